@@ -29,7 +29,7 @@ const (
 
 // Reasons for rejecting inbound connections or messages.
 const (
-	refusedStranger  = "stranger"  // its address is not in the pool
+	refusedUnknown   = "stranger"  // its address is not in the pool
 	refusedCrowded   = "crowded"   // too many connections from its address
 	refusedTopic     = "topic"     // its topic names another endpoint or none
 	refusedAmbiguous = "ambiguous" // several endpoints have its address, and its topic names none
@@ -38,7 +38,7 @@ const (
 
 var (
 	errHungUp = errors.New("its publisher hung up")
-	errNobody = errors.New("no publisher has dialled in for it")
+	errNobody = errors.New("no publisher has connected for it")
 )
 
 // Inbound configures the listeners for publishers.
@@ -172,7 +172,7 @@ func (in *inbound) admit(a net.Addr) bool {
 	}
 	switch {
 	case !known:
-		in.refuse(refusedStranger)
+		in.refuse(refusedUnknown)
 	case in.open[from] >= most, in.all >= in.o.Connections, relay && in.relay >= max(1, in.o.Connections/2):
 		in.refuse(refusedCrowded)
 	default:
@@ -291,7 +291,7 @@ func (in *inbound) attach(c *caller, s *subscriber) *guest {
 		return old
 	}
 	if old != nil && !old.gone.Swap(true) {
-		old.sub.lost(fmt.Errorf("%w: another has dialled in for it", errHungUp))
+		old.sub.lost(fmt.Errorf("%w: another publisher is connected for it", errHungUp))
 	}
 	g := &guest{sub: s, conn: c.conn}
 	in.by[s.src] = g

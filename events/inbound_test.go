@@ -127,7 +127,7 @@ func TestDialInBelievesNobody(t *testing.T) {
 		t.Errorf("a stranger was sent %d bytes, %v", n, err)
 	}
 	_ = nc.Close()
-	r.refused(t, refusedStranger, 1)
+	r.refused(t, refusedUnknown, 1)
 
 	c := dialIn(t, at)
 	for i, f := range []struct {

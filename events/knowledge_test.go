@@ -14,7 +14,7 @@ func still(n int) *Manager {
 	view := make([][]*subscriber, n)
 	for i := range view {
 		s := &subscriber{m: m}
-		s.view.heardAt.Store(1)
+		s.view.lastMessageAt.Store(1)
 		s.view.state.Store(uint32(knowledge.Exact))
 		view[i] = []*subscriber{s}
 	}

@@ -176,7 +176,7 @@ func (m *Manager) Knowledge(id block.EndpointID) Knowledge {
 // silent the longest; 0: never. It takes no lock.
 func (m *Manager) LastEvent(id block.EndpointID) (at int64) {
 	for i, s := range m.of(id) {
-		if v := s.view.heardAt.Load(); i == 0 || v < at {
+		if v := s.view.lastMessageAt.Load(); i == 0 || v < at {
 			at = v
 		}
 	}
@@ -235,7 +235,7 @@ func (m *Manager) Confirm(id block.EndpointID) {
 func (m *Manager) LastMessage(src block.Source) uint64 {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
-			return uint64(s.view.heardAt.Load())
+			return uint64(s.view.lastMessageAt.Load())
 		}
 	}
 	return 0

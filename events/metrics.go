@@ -32,7 +32,7 @@ type metrics struct {
 	malformed *prometheus.CounterVec
 	connects  *prometheus.CounterVec
 	replays   *prometheus.CounterVec
-	trouble   *prometheus.CounterVec
+	failures  *prometheus.CounterVec
 	refused   *prometheus.CounterVec
 	unknown   prometheus.Counter
 	replaying prometheus.Gauge
@@ -55,7 +55,7 @@ func newMetrics(m *Manager, registry prometheus.Registerer) *metrics {
 	x.malformed = vec("malformed_total", "Messages, batches and events that could not be read.", "what")
 	x.connects = vec("connects_total", "Attempts to connect to an event stream.", "result")
 	x.replays = vec("replays_total", "Replays of past batches.", "result")
-	x.trouble = vec("trouble_total", "Gaps, batches given up, engines restarted, rebuilds, duplicates.", "kind")
+	x.failures = vec("trouble_total", "Gaps, batches given up, engines restarted, rebuilds, duplicates.", "kind")
 	x.refused = vec("inbound_refused_total", "Connections, and messages on them, that publishers which dial in were not believed, by reason.", "reason")
 	x.unknown = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "grapevine", Subsystem: "events", Name: "unknown_total", Help: "Events of kinds that are not known.",
@@ -111,7 +111,7 @@ func (s *subscriber) count(b *decode.Batch, applied indexer.ApplyStats) {
 		}
 	}
 	if s.order.Counts() != s.counted {
-		s.countTrouble()
+		s.countFailure()
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *subscriber) countRare(now *translate.Stats) {
 	}
 }
 
-func (s *subscriber) countTrouble() {
+func (s *subscriber) countFailure() {
 	x, now, was := s.m.metrics, s.order.Counts(), s.counted
 	for _, c := range []struct {
 		kind     string
@@ -159,7 +159,7 @@ func (s *subscriber) countTrouble() {
 		{"duplicate", now.Duplicates, was.Duplicates},
 	} {
 		if c.now != c.was {
-			x.trouble.WithLabelValues(c.kind).Add(float64(c.now - c.was))
+			x.failures.WithLabelValues(c.kind).Add(float64(c.now - c.was))
 		}
 	}
 	s.counted = now

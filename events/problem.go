@@ -6,13 +6,13 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// tellAfter is the number of consecutive failed attempts before one is logged. An engine that
+// reportAfter is the number of consecutive failed attempts before one is logged. An engine that
 // starts together with the picker refuses the first ones.
-const tellAfter = 3
+const reportAfter = 3
 
 // trouble holds the reasons why a stream cannot be followed. Methods other than text require the
 // subscriber's mu.
-type trouble struct {
+type failure struct {
 	link atomic.Pointer[string] // why there is no connection
 	// unreadable is why no message can be read.
 	unreadable atomic.Pointer[string]
@@ -24,7 +24,7 @@ type trouble struct {
 }
 
 // text returns the problem, "" if there is none. It takes no lock.
-func (t *trouble) text() string {
+func (t *failure) text() string {
 	if why := t.link.Load(); why != nil {
 		return *why
 	}
@@ -35,12 +35,12 @@ func (t *trouble) text() string {
 		return *why
 	}
 	if t.history.Load() {
-		return "what it published before it was heard is not known, and no replay port is"
+		return "events published before the connection are missing, and no replay port is known"
 	}
 	return ""
 }
 
-func (t *trouble) connected() {
+func (t *failure) connected() {
 	t.dials = 0
 	t.link.Store(nil)
 }
@@ -54,7 +54,7 @@ func note(at *atomic.Pointer[string], what string, err error) {
 // connection or replay. It returns "" without a problem or streams. It takes no lock.
 func (m *Manager) Problem(id block.EndpointID) string {
 	for _, s := range m.of(id) {
-		if text := s.trouble.text(); text != "" {
+		if text := s.failure.text(); text != "" {
 			return text
 		}
 	}

@@ -33,11 +33,11 @@ func TestTroubleIsSaid(t *testing.T) {
 	e := newFakeEngine(t, 7)
 	nowhere := "tcp://" + parts.FreeAddress(t)
 	r.follow(Stream{Events: nowhere})
-	const line = "event stream not connected, its endpoint is known approximately"
+	const line = "event stream not connected, the endpoint is approximate"
 	testkit.Await(t, "a warning", func() bool { return strings.Count(log.String(), line) == 1 })
 	testkit.Await(t, "the trouble", trouble("event stream "+nowhere+" cannot be read", "refused"))
 	_, failed := connects(r)
-	testkit.Await(t, "more attempts", func() bool { _, n := connects(r); return n > failed+tellAfter })
+	testkit.Await(t, "more attempts", func() bool { _, n := connects(r); return n > failed+reportAfter })
 	if n := strings.Count(log.String(), line); n != 1 {
 		t.Errorf("said %d times", n)
 	}

@@ -62,7 +62,7 @@ func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		s.trouble.replay.Store(nil)
+		s.failure.replay.Store(nil)
 		s.m.metrics.replays.WithLabelValues(resultOK).Inc()
 		s.do(s.order.ReplayEnded(attempt))
 		return
@@ -74,7 +74,7 @@ func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wa
 		level = slog.LevelWarn
 	}
 	s.log.Log(s.ctx, level, "replay failed", "replay", s.at.Replay, "from", from, "err", err)
-	note(&s.trouble.replay, "replay from "+s.at.Replay+" failed", err)
+	note(&s.failure.replay, "replay from "+s.at.Replay+" failed", err)
 	s.do(s.order.ReplayFailed(attempt))
 }
 

@@ -53,21 +53,21 @@ type subscriber struct {
 	wasRead      bool   // this connection has delivered a readable message
 	unreadRow    int    // consecutive unreadable messages
 
-	trouble trouble
+	failure failure
 
 	view view
 }
 
 // view is the state that others may read at any time.
 type view struct {
-	state    atomic.Uint32
-	exactAt  atomic.Int64 // last time at which the stream was followed, ns
-	downAt   atomic.Int64 // when a followed stream lost its connection, in ns; otherwise 0
-	heardAt  atomic.Int64 // last message, ns
-	lag      atomic.Int64 // ns
-	behind   atomic.Uint64
-	complete atomic.Bool
-	up       atomic.Bool
+	state         atomic.Uint32
+	exactAt       atomic.Int64 // last time at which the stream was followed, ns
+	downAt        atomic.Int64 // when a followed stream lost its connection, in ns; otherwise 0
+	lastMessageAt atomic.Int64 // last message, ns
+	lag           atomic.Int64 // ns
+	behind        atomic.Uint64
+	complete      atomic.Bool
+	up            atomic.Bool
 	// unreadable means that messages arrive but cannot be read.
 	unreadable atomic.Bool
 	sparse     atomic.Bool   // some cache group is not followed
@@ -189,7 +189,7 @@ func (s *subscriber) connected(conn *zmtp.Conn) {
 	s.connectedAt, s.conn = time.Now(), conn
 	s.m.metrics.connects.WithLabelValues(resultOK).Inc()
 	s.log.Info("event stream connected", "events", s.at.Events)
-	s.trouble.connected()
+	s.failure.connected()
 	s.read()
 	s.wasRead = false
 	s.view.up.Store(true)
@@ -212,7 +212,7 @@ func (s *subscriber) lost(err error) {
 	if s.view.up.Swap(false) {
 		if s.ctx.Err() == nil {
 			s.log.Warn("event stream lost", "events", s.at.Events, "err", err)
-			note(&s.trouble.link, "event stream "+s.at.Events+" was lost", err)
+			note(&s.failure.link, "event stream "+s.at.Events+" was lost", err)
 		}
 		s.order.Disconnected()
 		s.stopReplay()
@@ -227,11 +227,11 @@ func (s *subscriber) lost(err error) {
 // notConnected logs the reason once per series of failed attempts. The caller holds s.mu.
 func (s *subscriber) notConnected(err error) {
 	level := slog.LevelDebug
-	if s.trouble.dials++; s.trouble.dials == tellAfter {
+	if s.failure.dials++; s.failure.dials == reportAfter {
 		level = slog.LevelWarn
 	}
-	s.log.Log(s.ctx, level, "event stream not connected, its endpoint is known approximately", "events", s.at.Events, "err", err)
-	note(&s.trouble.link, "event stream "+s.at.Events+" cannot be read", err)
+	s.log.Log(s.ctx, level, "event stream not connected, the endpoint is approximate", "events", s.at.Events, "err", err)
+	note(&s.failure.link, "event stream "+s.at.Events+" cannot be read", err)
 }
 
 // linked records and reports the connection state. The caller holds s.mu.
@@ -255,7 +255,7 @@ func (s *subscriber) message(m *zmtp.Message) {
 		s.unread(m)
 		return
 	}
-	s.view.heardAt.Store(s.m.opt.Now().UnixNano())
+	s.view.lastMessageAt.Store(s.m.opt.Now().UnixNano())
 	s.read()
 	s.do(s.order.Live(seq, payload))
 }
@@ -271,11 +271,11 @@ func (s *subscriber) unread(m *zmtp.Message) {
 		return
 	}
 	why := fmt.Sprintf("unreadable: its publisher sends messages of %d frames without a sequence number; a topic, a sequence number of 8 bytes and a payload are expected", m.Len())
-	s.trouble.unreadable.Store(&why)
+	s.failure.unreadable.Store(&why)
 	s.view.unreadable.Store(true)
 	level := slog.LevelDebug
-	if !s.trouble.unread {
-		s.trouble.unread, level = true, slog.LevelWarn
+	if !s.failure.unread {
+		s.failure.unread, level = true, slog.LevelWarn
 	}
 	s.log.Log(s.ctx, level, "event messages cannot be read: no sequence number", "events", s.at.Events, "frames", m.Len())
 }
@@ -284,7 +284,7 @@ func (s *subscriber) unread(m *zmtp.Message) {
 func (s *subscriber) read() {
 	s.wasRead, s.unreadRow = true, 0
 	if s.view.unreadable.Swap(false) {
-		s.trouble.unreadable.Store(nil)
+		s.failure.unreadable.Store(nil)
 	}
 }
 
@@ -332,8 +332,8 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	if err != nil {
 		s.m.metrics.malformed.WithLabelValues(whatBatch).Inc()
 		level := slog.LevelDebug
-		if !s.trouble.malformed {
-			s.trouble.malformed, level = true, slog.LevelWarn
+		if !s.failure.malformed {
+			s.failure.malformed, level = true, slog.LevelWarn
 		}
 		s.log.Log(s.ctx, level, "event batch malformed", "seq", seq, "bytes", len(payload), "err", err)
 	}
@@ -357,7 +357,7 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	parked := s.seen.Parked
 	s.count(&w.batch, stats)
 	paged := s.tr.Paged()
-	s.tell(Update{
+	s.publish(Update{
 		First: seq, Last: seq, Delta: &w.delta, After: Position{Seq: seq + 1, Sum: order.Sum(payload)},
 		Paged: paged || s.tr.Pieced(), Missed: paged && !s.order.Complete() && s.seen.Parked > parked,
 	})
@@ -376,10 +376,10 @@ func (s *subscriber) clear() {
 			s.m.opt.OnRestart(s.src, s.order.Wrapped())
 		}
 	}
-	s.tell(Update{Reset: true, Delta: &w.delta})
+	s.publish(Update{Reset: true, Delta: &w.delta})
 }
 
-func (s *subscriber) tell(u Update) {
+func (s *subscriber) publish(u Update) {
 	if s.m.opt.OnDelta != nil {
 		u.Source, u.After.Incarnation = s.src, s.incarnation
 		s.m.opt.OnDelta(u)
@@ -395,9 +395,9 @@ func (s *subscriber) show() {
 		v.exactAt.Store(now)
 	}
 	if state.Followed() {
-		s.trouble.replay.Store(nil) // nothing is missing
+		s.failure.replay.Store(nil) // nothing is missing
 	}
-	s.trouble.history.Store(!s.order.Replays() && s.order.IsLive() && s.order.Suspect())
+	s.failure.history.Store(!s.order.Replays() && s.order.IsLive() && s.order.Suspect())
 	switch {
 	case !s.order.Down():
 		v.downAt.Store(0)
@@ -422,7 +422,7 @@ func (s *subscriber) knowledge(now int64) Knowledge {
 	if exact := v.exactAt.Load(); !k.State.Followed() && exact > 0 {
 		k.Lag = max(k.Lag, time.Duration(now-exact))
 	}
-	if heard := v.heardAt.Load(); heard > 0 {
+	if heard := v.lastMessageAt.Load(); heard > 0 {
 		k.Silent = time.Duration(max(0, now-heard))
 	}
 	return k

@@ -110,7 +110,7 @@ func TestLostBatchesAndReplies(t *testing.T) {
 	e.mu.Unlock()
 	e.publish(1)
 	r.agrees(t, e)
-	if n := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("gap")); n == 0 {
+	if n := testutil.ToFloat64(r.metrics.failures.WithLabelValues("gap")); n == 0 {
 		t.Error("no gap was counted")
 	}
 }
@@ -219,7 +219,7 @@ func TestWithoutReplay(t *testing.T) {
 	e.mute = false
 	e.publish(1)
 	testkit.Await(t, "doubt", func() bool { return r.Knowledge(testSource.Endpoint).State == knowledge.Approximate })
-	if n := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("lost_batch")); n != 3 {
+	if n := testutil.ToFloat64(r.metrics.failures.WithLabelValues("lost_batch")); n != 3 {
 		t.Errorf("%v lost batches counted", n)
 	}
 	r.Confirm(testSource.Endpoint)

@@ -112,7 +112,7 @@ func TestVLLMLongReplay(t *testing.T) {
 	r := openReader(t, opt)
 	r.follow(at)
 	t.Logf("9,000 batches: %v", v.truth(r))
-	gaps := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("gap"))
+	gaps := testutil.ToFloat64(r.metrics.failures.WithLabelValues("gap"))
 	t.Logf("%v replays, %v failed, %v holes", testutil.ToFloat64(r.metrics.replays.WithLabelValues(resultOK)),
 		testutil.ToFloat64(r.metrics.replays.WithLabelValues(resultFailed)), gaps)
 }

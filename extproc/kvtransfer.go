@@ -14,7 +14,7 @@ func (st *stream) withoutKVTransfer(extent bodyExtent) (changed bool, err error)
 		return false, nil
 	}
 	if extent != bodyWhole || r.Members > kvtransfer.MaxMembers {
-		return false, request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set, and cannot be looked through")
+		return false, request.Errorf(request.ReasonBadRequest, "request body may contain fields that only proxies may set, and cannot be parsed")
 	}
 	o, err := kvtransfer.Parse(r.Body)
 	if err != nil {

@@ -27,7 +27,7 @@ func (st *stream) requestHeaders(m *wire.Inbound) error {
 		return st.refuse(st.tooLarge())
 	}
 	if !st.p.opts.PassControl && request.Controls(view.path()) {
-		return st.refuse(request.Errorf(request.ReasonForbidden, "calls that control an engine are not passed on"))
+		return st.refuse(request.Errorf(request.ReasonForbidden, "engine control calls are not forwarded"))
 	}
 	if view.upgrades() {
 		return st.refuse(request.Errorf(request.ReasonBadRequest, "an upgrade begins with GET"))

@@ -116,7 +116,7 @@ func New(o Options) *Index {
 	if o.MaxSourceBlocks == 0 {
 		o.MaxSourceBlocks = 16 << 20
 	}
-	x := &Index{o: o, sources: map[block.Source]*source{}, ranks: map[block.EndpointID][]block.Source{}, extra: map[uint64]uint32{}, stock: buryFirst}
+	x := &Index{o: o, sources: map[block.Source]*source{}, ranks: map[block.EndpointID][]block.Source{}, extra: map[uint64]uint32{}, stock: reclaimFirst}
 	x.nodes.init()
 	x.sets.Init()
 	x.table.Init()
@@ -295,8 +295,8 @@ func (x *Index) setSlot(slot uint32, owner slotOwner) {
 
 // reclaim continues releasing hidden sources.
 func (x *Index) reclaim() {
-	x.stock = min(x.stock+buryNext*max(min(len(x.dying), buryMany), 1), buryFirst)
-	x.bury()
+	x.stock = min(x.stock+reclaimNext*max(min(len(x.dying), reclaimMany), 1), reclaimFirst)
+	x.reclaimRemoved()
 	x.advance()
 }
 

@@ -10,10 +10,10 @@ import (
 // a few sources at a time. The immediate number is limited by a budget that writes refill, so that
 // a whole pool can be removed under one lock.
 const (
-	buryFirst = 1 << 14
-	buryNext  = 1 << 9
-	buryMany  = 4
-	buryTidy  = 1 << 12
+	reclaimFirst = 1 << 14
+	reclaimNext  = 1 << 9
+	reclaimMany  = 4
+	reclaimTidy  = 1 << 12
 )
 
 // grave is a hidden source whose entries are not all released. Its slot is not reused before.
@@ -35,7 +35,7 @@ func (x *Index) clear(s *source) {
 func (x *Index) inter(s *source) {
 	x.nodes.release(s.cursor)
 	x.dying = append(x.dying, &grave{s: s})
-	x.bury()
+	x.reclaimRemoved()
 }
 
 // successor returns the empty source that replaces a cleared one. Its groups keep their rules.
@@ -56,14 +56,14 @@ func (x *Index) successor(s *source) (next *source) {
 func (x *Index) Reclaim() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.stock = min(x.stock+buryTidy, buryFirst)
-	x.bury()
+	x.stock = min(x.stock+reclaimTidy, reclaimFirst)
+	x.reclaimRemoved()
 	x.advance()
 }
 
-// bury releases dying sources in whole segments as far as the stock permits. An overdraft is
+// reclaimRemoved releases dying sources in whole segments as far as the stock permits. An overdraft is
 // deducted from later refills.
-func (x *Index) bury() {
+func (x *Index) reclaimRemoved() {
 	for x.stock > 0 && len(x.dying) > 0 {
 		g := x.dying[0]
 		slots, n, next := g.s.names.Strip(g.at)

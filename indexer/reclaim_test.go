@@ -26,7 +26,7 @@ func TestManySourcesGoAtOnce(t *testing.T) {
 		x.Reset(name(i))
 	}
 	after := x.Stats()
-	if released := before.Nodes - after.Nodes; released == 0 || released > 2*buryFirst || after.Entries != 0 || after.Sources != 0 {
+	if released := before.Nodes - after.Nodes; released == 0 || released > 2*reclaimFirst || after.Entries != 0 || after.Sources != 0 {
 		t.Errorf("%d of %d blocks are released, %d entries are left", released, before.Nodes, after.Entries)
 	}
 	held := len(x.dying)

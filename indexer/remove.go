@@ -57,7 +57,7 @@ func (x *Index) removeGoing(s *source, st *ApplyStats) {
 	}
 	x.warmNodes(g.spent[:n])
 	for i := range g.spent[:n] {
-		x.letGo(s, &g.spent[i])
+		x.release(s, &g.spent[i])
 	}
 }
 
@@ -77,6 +77,6 @@ func (x *Index) removeAll(s *source, h block.EngineHash, kind uint32, st *ApplyS
 	for e := s.names.Unreferenced(uint64(h)); e != nil; e = s.names.Unreferenced(uint64(h)) {
 		gone := *e
 		s.names.Remove(gone)
-		x.letGo(s, &gone)
+		x.release(s, &gone)
 	}
 }

@@ -218,8 +218,8 @@ func (x *Index) flip(n *node, old, slot uint32, tier block.Tier) {
 	}
 }
 
-// letGo reverts the effect of an entry that was removed from the names.
-func (x *Index) letGo(s *source, e *names.Entry) {
+// release reverts the effect of an entry that was removed from the names.
+func (x *Index) release(s *source, e *names.Entry) {
 	s.ahead.clear()
 	n := x.nodes.at(e.Node)
 	s.xor ^= imprint(block.EngineHash(e.Hash), n.key.Load(), e.Kind())

@@ -12,13 +12,13 @@ func Table() plugin.Table { return plugins.Builtin().With(rows()...) }
 func rows() plugin.Table {
 	return plugin.Table{
 		{Name: "disagg-profile-handler", Kind: plugin.KindHandler,
-			Summary: "Prefill, decode and encode at endpoints of their own.", New: disagg(nil)},
+			Summary: "Prefill, decode and encode at separate endpoints.", New: disagg(nil)},
 		{Name: "pd-profile-handler", Kind: plugin.KindHandler,
-			Summary: "Prefill and decode at endpoints of their own; the older name.", New: disagg(new(int))},
+			Summary: "Prefill and decode at separate endpoints; the older name.", New: disagg(new(int))},
 		{Name: "predicted-pd-decider", Kind: plugin.KindDecider,
-			Summary: "Chooses the pair, or one endpoint for all, by what it costs.", New: plugin.WithParams(predictedDefaults(), newPredicted)},
+			Summary: "Chooses a pair, or one endpoint for both, by predicted cost.", New: plugin.WithParams(predictedDefaults(), newPredicted)},
 		{Name: "prefix-based-pd-decider", Kind: plugin.KindDecider,
-			Summary: "Splits requests with many tokens that are not held.", New: plugin.WithParams(prefixDeciderParams{}, newPrefixDecider)},
+			Summary: "Splits requests with many uncached tokens.", New: plugin.WithParams(prefixDeciderParams{}, newPrefixDecider)},
 		{Name: "always-disagg-pd-decider", Kind: plugin.KindDecider,
 			Summary: "Splits every request.", New: plugin.Fixed(plugin.Plugin{Decider: Always})},
 		{Name: "always-disagg-multimodal-decider", Kind: plugin.KindDecider,

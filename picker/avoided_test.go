@@ -161,7 +161,7 @@ func TestLongModels(t *testing.T) {
 			t.Errorf("%d bytes: %v fail, want one model", n, found)
 		}
 		if got := ep.AvoidedModels(nil, t0); len(got) != 1 || got[0] != bad {
-			t.Errorf("%d bytes: %d names are shunned", n, len(got))
+			t.Errorf("%d bytes: %d names are avoided", n, len(got))
 		}
 	}
 }

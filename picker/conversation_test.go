@@ -81,7 +81,7 @@ func TestConversations(t *testing.T) {
 		t.Errorf("what an engine that is gone kept goes to %v", got)
 	}
 	want := `
-# HELP grapevine_picker_conversations_total Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.
+# HELP grapevine_picker_conversations_total Placed requests that continue a response stored by one engine, by whether that engine is known and available.
 # TYPE grapevine_picker_conversations_total counter
 grapevine_picker_conversations_total{result="found"} 3
 grapevine_picker_conversations_total{result="gone"} 1

@@ -57,8 +57,8 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		candidates:  histogram("candidates", "Endpoints that a request could go to.", prometheus.ExponentialBuckets(1, 2, 12)),
 		moved:       counter("moved_total", "Requests that the proxy sent to another endpoint than the first choice."),
 		modelless:   counter("modelless_total", "Requests that name no model where the picker looks, in a pool of several: any engine may get them."),
-		ttft:        histogram("ttft_seconds", "Time from decision to first token, where it was seen.", prometheus.ExponentialBuckets(0.01, 1.6, 20)),
-		ttftError: histogram("ttft_error_ratio", "First-token time seen over predicted.",
+		ttft:        histogram("ttft_seconds", "Time from decision to first token, where observed.", prometheus.ExponentialBuckets(0.01, 1.6, 20)),
+		ttftError: histogram("ttft_error_ratio", "Observed over predicted time to first token.",
 			[]float64{.1, .25, .5, .67, .8, .9, 1, 1.1, 1.25, 1.5, 2, 4, 10}),
 		predictedT: counter("predicted_cached_tokens_total", "Prompt tokens that the decision expected in cache, where the engine reported."),
 		cachedT:    counter("reported_cached_tokens_total", "Prompt tokens that engines reported from cache."),
@@ -69,14 +69,14 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	for _, reason := range request.Reasons() {
 		m.refusals = append(m.refusals, refusals.WithLabelValues(reason.String()))
 	}
-	stages := counterVec("stages_total", "Placed requests that another endpoint could help with, by stage and by what was decided.", "stage", "outcome")
+	stages := counterVec("stages_total", "Placed requests for which a split was considered, by stage and decision.", "stage", "outcome")
 	for k := range m.stages {
 		for o := range m.stages[k] {
 			label := strings.ReplaceAll(cycle.StageOutcome(o).String(), " ", "_")
 			m.stages[k][o] = stages.WithLabelValues(cycle.StageKind(k).String(), label)
 		}
 	}
-	computed := counterVec("prompts_computed_total", "Answered requests whose prompt was to be computed elsewhere, by who computed it as the proxy beside the decode engine says.", "by")
+	computed := counterVec("prompts_computed_total", "Answered split requests, by the engine that computed the prompt, as reported by the sidecar.", "by")
 	for by, name := range kvtransfer.Computers {
 		m.computed[by] = computed.WithLabelValues(name)
 	}
@@ -84,11 +84,11 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	m.crossed = [2]prometheus.Counter{crossed.WithLabelValues("gain"), crossed.WithLabelValues("no_endpoint")}
 	splits := counterVec("split_seconds_total", "Time to the first token of streamed split requests against the predicted time of the whole request, by result: gained or lost.", "result")
 	m.splits = [2]prometheus.Counter{splits.WithLabelValues("gained"), splits.WithLabelValues("lost")}
-	conversations := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
+	conversations := counterVec("conversations_total", "Placed requests that continue a response stored by one engine, by whether that engine is known and available.", "result")
 	for u := range m.conversations {
 		m.conversations[u] = conversations.WithLabelValues(cycle.ConversationUse(u).String())
 	}
-	ended := counterVec("ended_total", "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.", "complete")
+	ended := counterVec("ended_total", "Placed requests that ended, by completeness of the answer; unknown: the proxy does not send the end of answers to the picker.", "complete")
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
 	all = append(all, refusals, stages, computed, ended, conversations, splits, crossed, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
@@ -108,7 +108,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "grapevine_picker_fullest_endpoint_share",
-			Help: "Share of the requests in flight, of all replicas, that are at the endpoint with the most: what its loss would cost. 0 while none are.",
+			Help: "Largest share of all in-flight requests at one endpoint: the requests that its loss would affect. 0 without requests.",
 		}, func() float64 { return fullestShare(pool, monotime.Now()) }))
 	var err error
 	if m.ends, err = outcomes.New(pool, reg); err != nil || reg == nil {

@@ -108,7 +108,7 @@ var pairFaults = map[kvtransfer.LocalCause]endpoint.PairFault{
 
 // pairReasons are the reasons in the log for pairs that are turned off.
 var pairReasons = [endpoint.NumPairFaults]string{
-	endpoint.PairNothing:  "the prefill endpoint hands nothing over; check its KV connector and role, and --kv-connector of the sidecar",
+	endpoint.PairNothing:  "the prefill endpoint returns no KV transfer; check its KV connector and role, and --kv-connector of the sidecar",
 	endpoint.PairTransfer: "the decode endpoint fails with the KV transfers; check the side channel's address, and that both engines have one version, model and cache format",
 	endpoint.PairLate:     "KV transfers are too old when decode reads them; check the load of decode, and --lease of the sidecar",
 	endpoint.PairSlow:     "its first tokens are later than those of whole requests would be",

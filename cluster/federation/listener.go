@@ -282,7 +282,7 @@ func (c *Core) take(p *peer, m *say, now time.Time) {
 		case !matches(p.Accept, t.Pool):
 			i.refused = "not accepted here"
 		case t.head.Epoch == 0:
-			i.note = "it sends no filter, or none yet"
+			i.note = "it has not sent a filter yet"
 		case c.o.Secret == nil:
 			i.note = "no secret of the federation is configured here"
 		case c.secret(m.secret) == nil:

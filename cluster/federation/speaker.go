@@ -99,7 +99,7 @@ func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []
 	s := p.session(link, m)
 	if s == nil {
 		c.refused[RefusedSessions]++
-		frame := (&refuse{session: m.session, at: m.at, reason: "too many replicas of your cluster ask here"}).append(nil)
+		frame := (&refuse{session: m.session, at: m.at, reason: "too many replicas of your cluster are connected here"}).append(nil)
 		return c.send(p, link, frame, out)
 	}
 	if m.at < s.at {

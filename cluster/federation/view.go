@@ -39,7 +39,7 @@ func (p *peer) state(now time.Time) (State, string) {
 	case now.Before(p.until):
 		return Live, ""
 	case len(p.Targets) == 0:
-		return Silent, "no address of it is configured"
+		return Silent, "its address is not configured"
 	case p.why != "":
 		return Silent, p.why
 	case p.last.IsZero():

@@ -30,10 +30,10 @@ var (
 	errKey     = errors.New("natsbus: sealed with an unknown key")
 	errClear   = errors.New("natsbus: not sealed")
 	errSeal    = errors.New("natsbus: seal is broken")
-	errAgain   = errors.New("natsbus: message was taken before")
-	errReplay  = errors.New("natsbus: message is too old to tell whether it was taken before")
-	errUnheard = errors.New("natsbus: message of a sender that has not shown that it lives")
-	errEarly   = errors.New("natsbus: message was sealed before its sender showed that it lives")
+	errAgain   = errors.New("natsbus: duplicate message")
+	errReplay  = errors.New("natsbus: message is too old to check for duplicates")
+	errUnheard = errors.New("natsbus: sender has not proved its liveness")
+	errEarly   = errors.New("natsbus: message was sealed before its sender proved its liveness")
 )
 
 // A receiver requires every sender to prove once that it is alive, because its sealed messages may

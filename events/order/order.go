@@ -51,26 +51,26 @@ type Order struct {
 	hasReplay bool
 	out       []Action
 
-	phase    phase
-	have     bool                 // last is valid
-	last     uint64               // last batch applied
-	recent   [recentBatches]sumAt // of last and those before it
-	base     uint64               // first batch applied since the data was cleared
-	peak     uint64               // highest live batch of this connection, plus one
-	doubt    bool                 // a batch was or may have been lost: entries may be wrong
-	doubtAt  uint64               // a cache cleared by this batch or a later one ends doubt
-	attempt  uint32               // current or latest replay attempt
-	pending  bool                 // a replay is in progress
-	rebuild  bool                 // the replay starts from scratch
-	checked  bool                 // the replay's first reply has been compared
-	started  uint64               // value of last when the replay was requested
-	stalls   int                  // consecutive replays without new batches
-	failures int                  // consecutive failed replays
-	heard    bool                 // this connection has delivered a batch, so its subscription works
-	checks   int                  // replays that looked for lost batches since it was made
-	held     held                 // early batches
-	wrapped  bool                 // at the last restart the ring began after the last applied batch: it may be the same engine
-	counts   Counts
+	phase      phase
+	have       bool                 // last is valid
+	last       uint64               // last batch applied
+	recent     [recentBatches]sumAt // of last and those before it
+	base       uint64               // first batch applied since the data was cleared
+	peak       uint64               // highest live batch of this connection, plus one
+	mayBeWrong bool                 // a batch was or may have been lost: entries may be wrong
+	wrongUntil uint64               // a cache cleared by this batch or a later one ends doubt
+	attempt    uint32               // current or latest replay attempt
+	pending    bool                 // a replay is in progress
+	rebuild    bool                 // the replay starts from scratch
+	checked    bool                 // the replay's first reply has been compared
+	started    uint64               // value of last when the replay was requested
+	stalls     int                  // consecutive replays without new batches
+	failures   int                  // consecutive failed replays
+	delivered  bool                 // this connection has delivered a batch, so its subscription works
+	checks     int                  // replays that looked for lost batches since it was made
+	held       held                 // early batches
+	wrapped    bool                 // at the last restart the ring began after the last applied batch: it may be the same engine
+	counts     Counts
 }
 
 // Counts counts exceptional events of a stream.
@@ -105,9 +105,9 @@ func (o *Order) Resume(seq, sum uint64) {
 // State returns how reliable the applied data is.
 func (o *Order) State() knowledge.State {
 	switch {
-	case o.phase == phaseLive && !o.doubt && o.base == 0:
+	case o.phase == phaseLive && !o.mayBeWrong && o.base == 0:
 		return knowledge.Exact
-	case o.phase == phaseLive && !o.doubt:
+	case o.phase == phaseLive && !o.mayBeWrong:
 		return knowledge.Partial
 	case o.phase == phaseLive, o.phase == phaseDown:
 		return knowledge.Approximate
@@ -126,10 +126,10 @@ func (o *Order) Lag() uint64 {
 
 // suspect marks entries as suspect until batch seq or a later one clears the cache.
 func (o *Order) suspect(seq uint64) {
-	if !o.doubt || seq > o.doubtAt {
-		o.doubtAt = seq
+	if !o.mayBeWrong || seq > o.wrongUntil {
+		o.wrongUntil = seq
 	}
-	o.doubt = true
+	o.mayBeWrong = true
 }
 
 // Connected must be called when a connection has been established and subscribed.
@@ -137,7 +137,7 @@ func (o *Order) Connected() []Action {
 	o.out = o.out[:0]
 	o.held.clear()
 	o.peak, o.stalls, o.failures = 0, 0, 0
-	o.heard, o.checks = false, 0
+	o.delivered, o.checks = false, 0
 	if o.hasReplay {
 		o.catchUp()
 		return o.out
@@ -168,15 +168,15 @@ func (o *Order) MarkUnreadable(seq uint64) { o.suspect(seq + 1) }
 // Confirm must be called when the entries were verified by other means.
 func (o *Order) Confirm() {
 	if o.phase == phaseLive {
-		o.doubt = false
+		o.mayBeWrong = false
 	}
 }
 
 // Cleared must be called when batch seq has cleared the cache, which makes earlier data irrelevant.
 func (o *Order) Cleared(seq uint64) {
 	o.base = 0
-	if o.doubt && seq >= o.doubtAt {
-		o.doubt = false
+	if o.mayBeWrong && seq >= o.wrongUntil {
+		o.mayBeWrong = false
 	}
 }
 
@@ -184,7 +184,7 @@ func (o *Order) Cleared(seq uint64) {
 func (o *Order) Live(seq uint64, payload []byte) []Action {
 	o.out = o.out[:0]
 	o.peak = max(o.peak, seq+1)
-	o.heard = true
+	o.delivered = true
 	if o.checking() {
 		o.pending = false // the number of this batch says whether one is missing
 	}
@@ -211,8 +211,8 @@ func (o *Order) Live(seq uint64, payload []byte) []Action {
 // first handles the first batch of a source.
 func (o *Order) first(seq uint64, payload []byte) {
 	if seq == 0 {
-		o.doubt = false
-	} else if o.hasReplay && !o.doubt {
+		o.mayBeWrong = false
+	} else if o.hasReplay && !o.mayBeWrong {
 		// The replay was empty, but here is a later batch.
 		o.gap(seq, payload)
 		return
@@ -223,7 +223,7 @@ func (o *Order) first(seq uint64, payload []byte) {
 
 // gap handles a live batch after missing ones.
 func (o *Order) gap(seq uint64, payload []byte) {
-	if o.hasReplay && !o.doubt {
+	if o.hasReplay && !o.mayBeWrong {
 		o.held.addLive(seq, payload)
 		o.catchUp()
 		return
@@ -262,7 +262,7 @@ func (o *Order) backward(seq uint64, payload []byte) {
 // forget removes all data of the source.
 func (o *Order) forget() {
 	o.out = append(o.out, Action{Kind: Clear})
-	o.have, o.doubt = false, false
+	o.have, o.mayBeWrong = false, false
 	o.recent = [recentBatches]sumAt{}
 }
 
@@ -283,7 +283,7 @@ func (o *Order) seen(seq uint64, payload []byte) bool {
 // everything if the data is suspect.
 func (o *Order) catchUp() {
 	o.phase = phaseReplay
-	o.ask(o.doubt)
+	o.ask(o.mayBeWrong)
 }
 
 // ask starts a replay attempt.
@@ -331,7 +331,7 @@ func (o *Order) opening(seq uint64, payload []byte) bool {
 			o.counts.Rebuilds++
 			o.forget()
 		}
-		o.phase, o.doubt = phaseReplay, false
+		o.phase, o.mayBeWrong = phaseReplay, false
 		return false
 	}
 	if seq != o.last || !o.seen(seq, payload) {
@@ -363,7 +363,7 @@ func (o *Order) ReplayEnded(attempt uint32) []Action {
 			o.another()
 			return o.out
 		}
-		o.doubt = false // nothing has been published yet
+		o.mayBeWrong = false // nothing has been published yet
 	}
 	o.settle()
 	return o.out
@@ -457,7 +457,7 @@ func (o *Order) Timeout() []Action {
 	switch {
 	case o.phase == phaseReplay:
 		o.ask(false)
-	case o.phase == phaseLive && o.doubt:
+	case o.phase == phaseLive && o.mayBeWrong:
 		// Batches were skipped, so a full replay is required.
 		o.ask(true)
 	case o.unchecked():

@@ -161,7 +161,7 @@ func TestOrderLaw(t *testing.T) {
 			}
 		}
 		w.quiesce()
-		if !w.o.State().Followed() || w.o.doubt {
+		if !w.o.State().Followed() || w.o.mayBeWrong {
 			t.Fatalf("seed %d: %s after the faults have ended", seed, w.o.State())
 		}
 		w.check(seed)

@@ -7,7 +7,7 @@ func (o *Order) Down() bool { return o.phase == phaseDown }
 func (o *Order) IsLive() bool { return o.phase == phaseLive }
 
 // Suspect reports whether a batch was or may have been lost.
-func (o *Order) Suspect() bool { return o.doubt }
+func (o *Order) Suspect() bool { return o.mayBeWrong }
 
 // Complete reports whether every batch was applied since the engine's first one, or since its cache
 // was last empty.
@@ -18,7 +18,7 @@ func (o *Order) Replays() bool { return o.hasReplay }
 
 // NeedsTimeout reports whether Timeout must be called later.
 func (o *Order) NeedsTimeout() bool {
-	return o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt || o.unchecked())
+	return o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.mayBeWrong || o.unchecked())
 }
 
 // Checks returns how often a connection without batches was checked, and whether another check is due.
@@ -29,12 +29,12 @@ func (o *Order) Checks() (done int, due bool) {
 // unchecked reports whether batches may have been lost before the subscription of this connection
 // took effect.
 func (o *Order) unchecked() bool {
-	return o.phase == phaseLive && !o.doubt && !o.heard && o.checks < maxChecks
+	return o.phase == phaseLive && !o.mayBeWrong && !o.delivered && o.checks < maxChecks
 }
 
 // checking reports whether the replay in progress is such a check and has delivered nothing new.
 func (o *Order) checking() bool {
-	return o.pending && o.phase == phaseLive && !o.doubt
+	return o.pending && o.phase == phaseLive && !o.mayBeWrong
 }
 
 // Wrapped reports whether, at the last restart, the engine's ring began after the last applied

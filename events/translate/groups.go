@@ -225,7 +225,7 @@ func (g *groups) kind(e *decode.Event, l *group) block.RuleKind {
 // ruled translates the events of groups with rules, after the base's events. Groups are counted
 // separately, and their blocks have the base's names.
 func (t *Translator) ruled(events []decode.Event) {
-	t.tellRules()
+	t.reportRules()
 	for i := range events {
 		e := &events[i]
 		if e.Kind != decode.BlockStored && e.Kind != decode.BlockRemoved || len(e.Hashes) == 0 {
@@ -234,7 +234,7 @@ func (t *Translator) ruled(events []decode.Event) {
 		switch t.groups.of(e) {
 		case roleRuled:
 		case roleBase:
-			if e.Kind == decode.BlockStored && t.doubts > 0 {
+			if e.Kind == decode.BlockStored && t.suspects > 0 {
 				t.markStored(e)
 			}
 			continue
@@ -257,8 +257,8 @@ func (t *Translator) ruled(events []decode.Event) {
 	}
 }
 
-// tellRules starts a delta with the groups' rules if they are due.
-func (t *Translator) tellRules() {
+// reportRules starts a delta with the groups' rules if they are due.
+func (t *Translator) reportRules() {
 	g := &t.groups
 	if g.sinceRules++; !g.due && g.sinceRules < repeatRules {
 		return

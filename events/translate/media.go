@@ -86,7 +86,7 @@ func (t *Translator) illustrated(dst []byte, extra []decode.ExtraKey, ids []uint
 		}
 		if first >= 0 {
 			out = block.AppendMedium(out, k.Value)
-			t.tellMedium(k.Value)
+			t.reportMedium(k.Value)
 		}
 		at = from + run(ids[from:nextMedium(extra[i+1:], begin, from, len(ids))])
 	}
@@ -119,8 +119,8 @@ func run(ids []uint32) int {
 	return n
 }
 
-// tellMedium reports a medium unless it was reported recently.
-func (t *Translator) tellMedium(id []byte) {
+// reportMedium reports a medium unless it was reported recently.
+func (t *Translator) reportMedium(id []byte) {
 	if t.opt.Medium == nil {
 		return
 	}

@@ -39,10 +39,10 @@ type piece struct {
 
 // pieced is a block of pieces.
 type pieced struct {
-	held  uint64             // held pieces, as bits
-	known uint64             // pieces with a known name, as bits
-	names []block.EngineHash // by position
-	doubt bool               // marked when the index may not have known its name
+	held    uint64             // held pieces, as bits
+	known   uint64             // pieces with a known name, as bits
+	names   []block.EngineHash // by position
+	suspect bool               // marked when the index may not have known its name
 }
 
 // newPieces returns the pieces of a group with blocks of size tokens and base blocks of base
@@ -144,7 +144,7 @@ func (t *Translator) joinPieces(p *pieces, hashes []block.EngineHash, g uint8, a
 		b = &pieced{names: make([]block.EngineHash, p.per)}
 		p.blocks[name] = b
 	}
-	doubt := b.doubt
+	doubt := b.suspect
 	for i, h := range hashes {
 		bit := uint8(int(p.per) - len(hashes) + i)
 		c := p.at[h]
@@ -186,9 +186,9 @@ func (t *Translator) joinPieces(p *pieces, hashes []block.EngineHash, g uint8, a
 
 // sure records that a block's mark is correct.
 func (t *Translator) sure(b *pieced) {
-	if b.doubt {
-		b.doubt = false
-		t.doubts--
+	if b.suspect {
+		b.suspect = false
+		t.suspects--
 	}
 }
 
@@ -201,7 +201,7 @@ func (t *Translator) markStored(e *decode.Event) {
 			continue
 		}
 		for _, h := range e.Hashes {
-			if b := p.blocks[h]; b == nil || !b.doubt {
+			if b := p.blocks[h]; b == nil || !b.suspect {
 				continue
 			} else if _, ok := t.lookup(h); ok {
 				if t.sure(b); b.held&p.need == p.need {
@@ -229,9 +229,9 @@ func (t *Translator) showPiece(p *pieces, name block.EngineHash, bit, g uint8, h
 	}
 	switch is := b.held&p.need == p.need; {
 	case is && !was:
-		if !b.doubt { // unless it is being stored
-			b.doubt = true
-			t.doubts++
+		if !b.suspect { // unless it is being stored
+			b.suspect = true
+			t.suspects++
 		}
 		t.stats.Moved++
 		t.markPieces(block.OpMove, g, name)

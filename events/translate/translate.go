@@ -118,7 +118,7 @@ type Translator struct {
 	media           [][]byte // recently reported names, a ring
 	nextMedium      int
 	batches         uint64 // translated
-	doubts          int    // blocks of pieces whose marks may be missing
+	suspects        int    // blocks of pieces whose marks may be missing
 	pieced          int    // pieces of all groups, and their positions in blocks
 
 	out     *block.Delta // of the current Translate
@@ -198,7 +198,7 @@ func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 			t.next++
 		}
 	}
-	if ruled || t.doubts > 0 {
+	if ruled || t.suspects > 0 {
 		t.ruled(b.Events[from:])
 	}
 	t.settleExpected()
@@ -211,7 +211,7 @@ func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 // Clear removes all data of the source, and appends the clear operation to d.
 func (t *Translator) Clear(d *block.Delta) {
 	t.park.clear()
-	t.groups, t.pieced, t.doubts = groups{base: -1}, 0, 0 // another engine may send further events
+	t.groups, t.pieced, t.suspects = groups{base: -1}, 0, 0 // another engine may send further events
 	t.pages = nil
 	t.stats.Clears++
 	d.Ops = append(d.Ops, block.Op{Kind: block.OpClear})

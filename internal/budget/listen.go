@@ -268,13 +268,13 @@ type conn struct {
 	origin *origin
 	number uint64
 	place  *list.Element // in its origin's list; nil once it does not count; guarded by l.mu
-	spoke  atomic.Bool
+	active atomic.Bool
 }
 
 // Read reads and stops the first-byte timer.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 && c.silent != nil && !c.spoke.Swap(true) {
+	if n > 0 && c.silent != nil && !c.active.Swap(true) {
 		c.silent.Stop()
 	}
 	return n, err

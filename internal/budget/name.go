@@ -65,7 +65,7 @@ func Shows(name string) bool {
 func plain(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c < ' ' || c > '~' {
-			return Shows(name) && !doubtful(name)
+			return Shows(name) && !isAmbiguous(name)
 		}
 	}
 	return !padded(name)
@@ -82,8 +82,8 @@ func shows(r rune) bool {
 // alike are alphabets with letters that look like Latin ones.
 var alike = []*unicode.RangeTable{unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic, unicode.Lisu}
 
-// doubtful reports whether a name may look like a different one.
-func doubtful(name string) bool {
+// isAmbiguous reports whether a name may look like a different one.
+func isAmbiguous(name string) bool {
 	latin, other := false, false
 	for _, r := range name {
 		switch {

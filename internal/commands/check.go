@@ -112,7 +112,7 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 				fine = append(fine, "note: "+n.String())
 			}
 			fine = append(fine, c.TrustMode())
-			if told := c.Producer.UrgencyTold; told != "" {
+			if told := c.Producer.UrgencyText; told != "" {
 				fine = append(fine, told)
 			}
 			fine = append(fine, f.config+": no problems")

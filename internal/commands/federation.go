@@ -98,7 +98,7 @@ func writeFederation(w io.Writer, st *link.Status) {
 		if e.HotNote != "" {
 			hot += " (" + e.HotNote + ")"
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\n", e.Pool, hot, toldLine(&e))
+		fmt.Fprintf(tab, "%s\t%s\t%s\n", e.Pool, hot, ackLine(&e))
 	}
 	tab.Flush()
 	for _, reason := range slices.Sorted(maps.Keys(st.Refused)) {
@@ -175,8 +175,8 @@ func writeObjects(w io.Writer, st *objects.Status) {
 	}
 }
 
-// toldLine lists the clusters that have received an export.
-func toldLine(e *link.OwnStatus) string {
+// ackLine lists the clusters that have received an export.
+func ackLine(e *link.OwnStatus) string {
 	var parts []string
 	if e.Draining {
 		parts = append(parts, "(draining)")

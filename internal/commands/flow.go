@@ -20,8 +20,8 @@ func newFlow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flow",
 		Short: "Show queues with their waiting requests and shares",
-		Long: `Asks a running replica for its queues: the places of each pool and how many are taken, and
-for each priority and flow its waiting requests, its places and its fair share. Places and
+		Long: `Asks a running replica for its queues: the permits of each pool and how many are held, and
+for each priority and flow its waiting requests, its permits and its fair share. Permits and
 waiting requests of a flow are totals over all replicas.`,
 		Example: "  grapevine flow\n  grapevine flow --admin 10.0.1.7:9090 -o json",
 		Args:    cli.NoArgs,
@@ -44,7 +44,7 @@ waiting requests of a flow are totals over all replicas.`,
 // writeQueues prints every queue with its flows.
 func writeQueues(w io.Writer, queues []rules.Status) {
 	if len(queues) == 0 {
-		fmt.Fprintln(w, "no queues: no request has needed a place yet, or flow control is off (see flowControl in the configuration)")
+		fmt.Fprintln(w, "no queues: no request has needed a permit yet, or flow control is off (see flowControl in the configuration)")
 	}
 	for i, q := range queues {
 		if i > 0 {
@@ -52,7 +52,7 @@ func writeQueues(w io.Writer, queues []rules.Status) {
 		}
 		fmt.Fprintln(w, queueLine(&q))
 		tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tab, "PRIORITY\tFLOW\tWAITING\tPLACES\tSHARE\tOLDEST HERE")
+		fmt.Fprintln(tab, "PRIORITY\tFLOW\tWAITING\tPERMITS\tSHARE\tOLDEST HERE")
 		for _, b := range q.Bands {
 			fmt.Fprintf(tab, "%d\t(all)\t%d\t\t\t%.1f s\n", b.Priority, int64(b.Waiting)+b.Others, b.OldestS)
 			for _, fl := range b.Flows {
@@ -80,7 +80,7 @@ func queueLine(q *rules.Status) string {
 	if model == "" {
 		model = "(unknown model)"
 	}
-	line := fmt.Sprintf("queue %s: %d of %d places of %d endpoints held, %d requests wait here", model, q.InFlight, q.Permits, q.Endpoints, q.Waiting)
+	line := fmt.Sprintf("queue %s: %d of %d permits of %d endpoints held, %d requests wait here", model, q.InFlight, q.Permits, q.Endpoints, q.Waiting)
 	if q.Backlog != nil && *q.Backlog > 0 {
 		line += fmt.Sprintf("; the backlog at all replicas is %.1f s of the pool's work", *q.Backlog)
 	}
@@ -94,7 +94,7 @@ func queueLine(q *rules.Status) string {
 		line += fmt.Sprintf("; %d of %d replicas are silent: capacity is taken from the engines' reports", q.Silent, q.Silent+q.Replicas)
 	}
 	if q.Lost > 0 {
-		line += fmt.Sprintf("; %d places belong to silent replicas", q.Lost)
+		line += fmt.Sprintf("; %d permits belong to silent replicas", q.Lost)
 	}
 	return line
 }

@@ -25,7 +25,7 @@ func writeEndpoints(w io.Writer, eps []server.EndpointStatus, wide bool) {
 		fmt.Fprintln(tab, strings.Join(cells, "\t")+columns(wide, e.EngineVersion, strings.Join(e.Models, ","), streams(e), strings.Join(e.Readers, ",")))
 	}
 	tab.Flush()
-	writeTroubles(w, eps)
+	writeEndpointProblems(w, eps)
 }
 
 // columns returns further cells of a wide table, with "-" for empty ones.
@@ -48,12 +48,12 @@ func streams(e *server.EndpointStatus) string {
 	return strings.Join(names, ",")
 }
 
-// writeTroubles prints the problems of endpoints. Endpoints with the same problem share a line.
-func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
+// writeEndpointProblems prints the problems of endpoints. Endpoints with the same problem share a line.
+func writeEndpointProblems(w io.Writer, eps []server.EndpointStatus) {
 	at := map[string][]string{}
 	var order []string
 	for i := range eps {
-		for _, line := range statustext.Troubles(&eps[i]) {
+		for _, line := range statustext.Problems(&eps[i]) {
 			if at[line] == nil {
 				order = append(order, line)
 			}

@@ -15,7 +15,7 @@ import (
 func TestEndpointsAsPrinted(t *testing.T) {
 	well := server.HealthStatus{State: "healthy", Share: 1}
 	dead := server.HealthStatus{
-		State: "out", SinceS: 12.3, Cause: "refused", Evidence: "connections are refused", BackBy: "accepted connections, then 3 probes in a row that pass",
+		State: "out", SinceS: 12.3, Cause: "refused", Evidence: "connections are refused", BackBy: "accepted connections, then 3 passed probes in a row",
 	}
 	doubted := server.HealthStatus{
 		State: "suspect", SinceS: 2, Share: 0.01, Cause: "failed", Evidence: "3 answers with status 500 or above, or with an error in them", Overruled: true,
@@ -46,7 +46,7 @@ g:1       g     suspect, used  mismatched, up to 2.1 s behind  0.0 ms  0       0
 h:1       h     down           approximate                     -       -       0          -        -        -       -          -
 i:1       i     healthy        approximate                     -       -       0          -        -        -       -          -
 b:1, c:1, d:1 and 1 more (no gauges): scrape: answer 404
-f:1 (out): connections are refused, for 12s; back by accepted connections, then 3 probes in a row that pass
+f:1 (out): connections are refused, for 12s; back by accepted connections, then 3 passed probes in a row
 g:1 (suspect): 3 answers with status 500 or above, or with an error in them, for 2s; ignored, because it applies to most of the pool
 g:1 (mismatched): another template
 i:1 (full): engine rejected a request for lack of capacity, avoided for another 2.2 s

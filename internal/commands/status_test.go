@@ -21,7 +21,7 @@ func TestStatusWait(t *testing.T) {
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		st := server.Status{Name: "a", State: "ready"}
 		if asked.Add(1) == 1 {
-			st.State, st.Reason = "starting", "4 of 4 endpoints are not known exactly"
+			st.State, st.Reason = "starting", "4 of 4 endpoints are not exact yet"
 			st.Cluster.Fallback = "alone"
 			st.Endpoints = []server.EndpointStatus{{Address: "10.0.0.1:8000", Knowledge: "approximate", Reason: "no stream"}}
 		} else {
@@ -85,7 +85,7 @@ func TestModelLine(t *testing.T) {
 // not trusted, once for all endpoints concerned.
 func TestReasonsArePrinted(t *testing.T) {
 	var b strings.Builder
-	writeTroubles(&b, []server.EndpointStatus{
+	writeEndpointProblems(&b, []server.EndpointStatus{
 		{Address: "a:1", Knowledge: "exact", Reason: "chats with tools: R", Health: server.HealthStatus{State: "healthy"}},
 		{Address: "b:1", Knowledge: "approximate", Source: "S", Health: server.HealthStatus{State: "healthy"}},
 		{Address: "c:1", Knowledge: "approximate", Source: "S", Health: server.HealthStatus{State: "healthy"}},

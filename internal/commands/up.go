@@ -260,7 +260,7 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.
 			}
 			fmt.Fprintf(out, "engine %s: model %s, %s\n", e.Address, m.Name, tokenizer)
 		}
-		fmt.Fprintf(out, "engine %s: %s\n", e.Address, sayStreams(e.Streams))
+		fmt.Fprintf(out, "engine %s: %s\n", e.Address, describeStreams(e.Streams))
 	}
 	_, port, _ := net.SplitHostPort(f.listen)
 	fmt.Fprintf(out, "ready after %.1fs: http://%s/v1 (status: grapevine status --admin http://%s)\n", took.Seconds(), f.listen, s.AdminAddr())
@@ -269,8 +269,8 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.
 	}
 }
 
-// sayStreams prints where an engine publishes its cache events.
-func sayStreams(streams []events.Stream) string {
+// describeStreams prints where an engine publishes its cache events.
+func describeStreams(streams []events.Stream) string {
 	if len(streams) == 0 {
 		return "no KV-cache events (vLLM: --kv-events-config): its cache content is estimated from the requests it received"
 	}

@@ -112,7 +112,7 @@ func ask(ctx context.Context, raw, key string) (Engine, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusUnauthorized {
-		return Engine{}, fmt.Errorf("engine %s wants a key, or another one (--engine-key-file)", raw)
+		return Engine{}, fmt.Errorf("engine %s requires a key, or rejects the configured one (--engine-key-file)", raw)
 	}
 	var list struct {
 		Data []struct{ ID, Root, Parent string }

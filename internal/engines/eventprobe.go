@@ -21,14 +21,14 @@ type ear struct {
 	err  error // why it could not be connected to
 	done chan struct{}
 
-	mu     sync.Mutex
-	topics []string
-	bytes  int
-	heard  chan struct{} // closed with the first message
+	mu       sync.Mutex
+	topics   []string
+	bytes    int
+	received chan struct{} // closed with the first message
 }
 
 func listen(ctx context.Context, s events.Stream) *ear {
-	e := &ear{done: make(chan struct{}), heard: make(chan struct{})}
+	e := &ear{done: make(chan struct{}), received: make(chan struct{})}
 	if e.conn, e.err = zmtp.Dial(ctx, s.Events, zmtp.Options{}); e.err == nil {
 		e.err = e.conn.Subscribe("")
 	}
@@ -55,7 +55,7 @@ func (e *ear) read() {
 		e.mu.Unlock()
 		if first {
 			first = false
-			close(e.heard)
+			close(e.received)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (e *ear) close() {
 
 // heard records the messages received from a stream. It returns true if there were any, or if the
 // stream cannot be read.
-func (l *looker) heard(ctx context.Context, s events.Stream, e *ear) bool {
+func (l *looker) awaitMessage(ctx context.Context, s events.Stream, e *ear) bool {
 	out := LiveStream{Events: s.Events, Replay: s.Replay, Topic: s.Topic, Topics: []string{}}
 	defer func() { l.out.Streams = append(l.out.Streams, out) }()
 	if e.err != nil {
@@ -77,7 +77,7 @@ func (l *looker) heard(ctx context.Context, s events.Stream, e *ear) bool {
 		return true
 	}
 	select {
-	case <-e.heard:
+	case <-e.received:
 	case <-e.done:
 	case <-ctx.Done():
 	case <-time.After(streamTime):
@@ -86,11 +86,11 @@ func (l *looker) heard(ctx context.Context, s events.Stream, e *ear) bool {
 	out.Topics, out.Bytes = append(out.Topics, e.topics...), e.bytes
 	e.mu.Unlock()
 	if len(out.Topics) > 0 && !slices.ContainsFunc(out.Topics, func(t string) bool { return strings.HasPrefix(t, s.Topic) }) {
-		l.problem("events at %s have the topic %q, and %q is configured: none of them is read", s.Events, out.Topics, s.Topic)
+		l.problem("events at %s have the topic %q, but %q is configured, so none is received", s.Events, out.Topics, s.Topic)
 	}
 	switch err := replays(ctx, s.Replay); {
 	case s.Replay == "":
-		l.note("no replay of %s is known: what is lost is known again only once the cache is empty", s.Events)
+		l.note("no replay address is known for %s: lost events stay missing until the cache is empty", s.Events)
 	case err != nil:
 		l.problem("replay at %s: %v", s.Replay, err)
 	}

@@ -116,7 +116,7 @@ func (l *looker) identify(ctx context.Context) {
 	if _, body, err := l.do(ctx, http.MethodGet, page, nil, maxPage); err != nil {
 		l.problem("its metrics page cannot be read: %v", err)
 	} else if p, err := scrape.NewScanner().Scan(bytes.NewReader(body), l.kind); err != nil {
-		l.problem("its metrics page tells nothing of its load: %v", err)
+		l.problem("its metrics page has no load gauges: %v", err)
 	} else {
 		l.out.BlockSize, l.kind = p.BlockSize, p.Engine
 	}
@@ -166,7 +166,7 @@ func (l *looker) watch(ctx context.Context, model string) {
 		streams, _ = events.Discover(ctx, l.client, l.url, nil, events.Trust{})
 	}
 	if len(streams) == 0 {
-		l.note("it names no event stream, and none is configured: its cache is estimated from the requests sent to it")
+		l.note("it reports no event stream, and none is configured: its cache is estimated from the requests sent to it")
 	}
 	listening := make([]*ear, len(streams))
 	for i, s := range streams {
@@ -188,16 +188,16 @@ func (l *looker) watch(ctx context.Context, model string) {
 		}
 	}
 	if l.out.Cached < 0 {
-		l.problem("its answers do not say how many tokens were cached: start it with --enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang)")
+		l.problem("its answers do not report cached tokens: start it with --enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang)")
 	}
 	silent := true
 	for i, s := range streams {
-		if l.heard(ctx, s, listening[i]) {
+		if l.awaitMessage(ctx, s, listening[i]) {
 			silent = false
 		}
 	}
 	if silent && len(streams) > 0 {
-		l.problem("no event of a new prompt came within %s: see that --kv-events-config has enable_kv_cache_events, and that prefixes are cached at all", streamTime)
+		l.problem("no event for a new prompt arrived within %s: check that --kv-events-config sets enable_kv_cache_events and that prefix caching is enabled", streamTime)
 	}
 }
 
@@ -205,7 +205,7 @@ func (l *looker) watch(ctx context.Context, model string) {
 func (l *looker) complete(ctx context.Context, body []byte) bool {
 	status, answer, err := l.do(ctx, http.MethodPost, l.url+"/v1/completions", body, maxAnswer)
 	if err != nil || status != http.StatusOK {
-		l.note("a completion to look for in its events was not answered: status %d, %v", status, err)
+		l.note("the test completion failed: status %d, %v", status, err)
 		return false
 	}
 	var a struct {

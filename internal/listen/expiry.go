@@ -21,8 +21,8 @@ type Expiry struct {
 	log  *slog.Logger
 	now  func() time.Time
 
-	mu   sync.Mutex
-	said string // last warning
+	mu          sync.Mutex
+	lastWarning string // last warning
 }
 
 var expiryDesc = prometheus.NewDesc("grapevine_certificate_expiry_timestamp_seconds", "When the certificate of the ext_proc and xDS listeners expires.", nil, nil)
@@ -53,7 +53,7 @@ func (e *Expiry) Warning() string {
 	e.look()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.said
+	return e.lastWarning
 }
 
 // look returns when the current certificate expires, or zero without one.
@@ -82,8 +82,8 @@ func (e *Expiry) look() time.Time {
 		say = "certificate expires soon: " + leaf.NotAfter.String()
 	}
 	e.mu.Lock()
-	changed := say != e.said
-	e.said = say
+	changed := say != e.lastWarning
+	e.lastWarning = say
 	e.mu.Unlock()
 	if say != "" && changed {
 		level := slog.LevelWarn

@@ -33,9 +33,9 @@ type Pacing struct {
 	Paced    func() // called when a connection waits for the first time
 	Log      *slog.Logger
 
-	mu    sync.Mutex
-	told  time.Time
-	quiet int
+	mu       sync.Mutex
+	warnedAt time.Time
+	quiet    int
 }
 
 // Over returns c with server connections paced.
@@ -43,18 +43,18 @@ func (p *Pacing) Over(c credentials.TransportCredentials) credentials.TransportC
 	return pacedCreds{c, p}
 }
 
-// tell counts a waiting connection and periodically logs it.
-func (p *Pacing) tell(from net.Addr) {
+// warn counts a waiting connection and periodically logs it.
+func (p *Pacing) warn(from net.Addr) {
 	p.Paced()
 	now := time.Now()
 	p.mu.Lock()
-	if !p.told.IsZero() && now.Sub(p.told) < pacedLog {
+	if !p.warnedAt.IsZero() && now.Sub(p.warnedAt) < pacedLog {
 		p.quiet++
 		p.mu.Unlock()
 		return
 	}
 	more := p.quiet
-	p.told, p.quiet = now, 0
+	p.warnedAt, p.quiet = now, 0
 	p.mu.Unlock()
 	p.Log.Warn("limiting a connection that opens and resets streams without data", "listener", p.Listener, "address", from.String(), "since_last", more)
 }
@@ -86,7 +86,7 @@ type pacedConn struct {
 	p      *Pacing
 	frames frames
 	due    time.Time // when the debt for all empty streams is paid; zero while there is none
-	told   atomic.Bool
+	warned atomic.Bool
 	open   context.Context // done when the connection is closed
 	close  context.CancelFunc
 }
@@ -121,8 +121,8 @@ func (c *pacedConn) pay(n int) {
 }
 
 func (c *pacedConn) wait(d time.Duration) {
-	if !c.told.Swap(true) {
-		c.p.tell(c.RemoteAddr())
+	if !c.warned.Swap(true) {
+		c.p.warn(c.RemoteAddr())
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

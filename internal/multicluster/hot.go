@@ -96,7 +96,7 @@ func (p *Part) partial(now time.Time) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("partial: %d prompts came faster than they could be remembered, the last %v ago",
+	return fmt.Sprintf("partial: %d prompts were dropped because they arrived too fast, the last %v ago",
 		n, max(now.Sub(time.Unix(0, p.missedAt.Load())), 0).Round(time.Second))
 }
 
@@ -117,9 +117,9 @@ func (p *Part) TrackHotPrompts(ctx context.Context) {
 		select {
 		case m := <-p.hot:
 			known := touch(m)
-			p.share.tell(m, known)
+			p.share.publish(m, known)
 			p.keys.Put(m.keys[:0]) //nolint:staticcheck // the pool keeps a slice header
-		case m := <-p.heard:
+		case m := <-p.received:
 			touch(m)
 		case <-ctx.Done():
 			return
@@ -136,9 +136,9 @@ type hotShare struct {
 	buf  []byte
 }
 
-// tell sends a prompt. known is the number of leading blocks already known here. Not safe for
+// publish sends a prompt. known is the number of leading blocks already known here. Not safe for
 // concurrent use.
-func (h *hotShare) tell(m prompt, known int) {
+func (h *hotShare) publish(m prompt, known int) {
 	if h == nil || len(m.keys) == 0 {
 		return
 	}
@@ -176,7 +176,7 @@ func (p *Part) Deliver(_ string, _ uint64, payload []byte) error {
 		return nil // its secret is unknown here, or not known yet
 	}
 	select {
-	case p.heard <- m:
+	case p.received <- m:
 	default:
 		p.missed()
 	}

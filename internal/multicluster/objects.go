@@ -117,5 +117,5 @@ func (b *objects) unready() string {
 	if b == nil || b.local.Load() != nil {
 		return ""
 	}
-	return "this replica has not read what its cluster exports"
+	return "this replica has not read its cluster's exports"
 }

@@ -78,7 +78,7 @@ type Part struct {
 	crowd   atomic.Int64 // replicas of the group that decide concurrently
 
 	hot      chan prompt
-	heard    chan prompt      // from other replicas
+	received chan prompt      // from other replicas
 	hops     *federation.Hops // nil without a secret
 	keys     sync.Pool
 	share    *hotShare // nil: no group, or recording is off
@@ -91,7 +91,7 @@ type Part struct {
 // Open joins the configured federation, or returns nil if there is none. Nothing is published
 // before the replica is ready, and nothing runs before Run.
 func Open(o Options, r Replica) (p *Part, err error) {
-	p = &Part{r: r, hot: make(chan prompt, hotQueue), heard: make(chan prompt, hotQueue), names: newResolver(), asker: newAsker()}
+	p = &Part{r: r, hot: make(chan prompt, hotQueue), received: make(chan prompt, hotQueue), names: newResolver(), asker: newAsker()}
 	if o.Link != nil {
 		if err := p.open(&o); err != nil {
 			return nil, err

@@ -313,7 +313,7 @@ func (s *Server) apply() {
 			have[p.entry.Name] = p
 			continue
 		case i < 0:
-			s.o.Process.Log.Info("pool is no longer wanted, draining it", "pool", p.entry.Name)
+			s.o.Process.Log.Info("pool was removed from the configuration, draining it", "pool", p.entry.Name)
 			delete(s.missing, p.entry.Name)
 		default:
 			s.o.Process.Log.Info("settings of the pool have changed, opening it again", "pool", p.entry.Name)

@@ -43,7 +43,7 @@ func (s *Server) Status() Status {
 		}
 	}
 	ready, _ := s.ready()
-	problem := s.trouble()
+	problem := s.worstReason()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -62,8 +62,8 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// trouble describes the problem with the list of pools, "" if there is none.
-func (s *Server) trouble() string {
+// worstReason describes the problem with the list of pools, "" if there is none.
+func (s *Server) worstReason() string {
 	s.mu.Lock()
 	problem := s.problem
 	s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Server) trouble() string {
 func (s *Server) waitsFor() string {
 	switch {
 	case !s.known:
-		return "the pools are being looked for"
+		return "discovering pools"
 	case len(s.pools) == 0:
 		return "there is no pool to serve"
 	case !s.gated:

@@ -14,9 +14,9 @@ type audit struct {
 	over *prometheus.CounterVec
 	// reports counts requests that asked their engine for a full report.
 	reports prometheus.Counter
-	// unheard counts client-requested reports that no reader here can distinguish from additional
+	// unaudited counts client-requested reports that no reader here can distinguish from additional
 	// copies.
-	unheard prometheus.Counter
+	unaudited prometheus.Counter
 }
 
 func newAudit(reg prometheus.Registerer) *audit {
@@ -28,19 +28,19 @@ func newAudit(reg prometheus.Registerer) *audit {
 		}, []string{"knowledge"}),
 		over: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_audit_overpredictions_total",
-			Help: "Requests for which the engine had less cached than was predicted, beyond the slack of a block.",
+			Help: "Requests for which the engine had fewer cached tokens than predicted, by more than one block.",
 		}, []string{"knowledge"}),
 	}
 	a.reports = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "grapevine_audit_full_reports_total",
-		Help: "Requests that asked their engine to announce the blocks that they reuse.",
+		Help: "Requests that asked their engine for a full report of reused blocks.",
 	})
-	a.unheard = prometheus.NewCounter(prometheus.CounterOpts{
+	a.unaudited = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "grapevine_audit_foreign_reports_total",
-		Help: "Requests whose clients asked for a full report that the reader of the engine's events cannot be told of: its blocks are counted twice.",
+		Help: "Client requests for a full report that the event reader cannot recognize; their blocks are counted twice.",
 	})
 	if reg != nil {
-		reg.MustRegister(a.diff, a.over, a.reports, a.unheard)
+		reg.MustRegister(a.diff, a.over, a.reports, a.unaudited)
 	}
 	return a
 }
@@ -54,7 +54,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 		return
 	}
 	block := ep.Gauges().BlockSize
-	if !m.told(records, ep, h, u) {
+	if !m.revealsCached(records, ep, h, u) {
 		return
 	}
 	m.checkGuess(r, ep, h, u, guess{records.of(ep.ID), block})
@@ -69,7 +69,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 		c.precise = max(u.CachedTokens, c.precise-int(h.Run.Worst))
 	}
 	told := m.o.LastEvent(ep.ID)
-	c.abreast, c.astray = h.LastEvent > 0 && told > h.LastEvent, told == 0 && m.o.StreamInfo(ep).TopicMismatch != nil
+	c.abreast, c.otherTopic = h.LastEvent > 0 && told > h.LastEvent, told == 0 && m.o.StreamInfo(ep).TopicMismatch != nil
 	if h.Approximate >= 0 {
 		c.guess = min(int(h.Approximate), u.PromptTokens-1)
 	}
@@ -109,8 +109,8 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Prefi
 	}
 }
 
-// told reports whether an answer reveals the number of cached tokens, explicitly or by omission.
-func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage) bool {
+// revealsCached reports whether an answer reveals the number of cached tokens, explicitly or by omission.
+func (m *Matcher) revealsCached(t trials, ep *endpoint.Endpoint, h cycle.PrefixMatch, u request.Usage) bool {
 	if u.Transferred {
 		return false
 	}
@@ -119,8 +119,8 @@ func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.PrefixMatch, u r
 	}
 	none, size := false, ep.Gauges().BlockSize
 	expects := func(rec *record) bool { return int(max(h.Precise, h.Run.Total())) > rec.slack(size) }
-	t.all.with(ep.ID, func(rec *record) { rec.tells(u.CachedSeen, expects(rec)) })
-	t.apart.with(ep.ID, func(rec *record) { none = rec.tells(u.CachedSeen, expects(rec)) })
+	t.all.with(ep.ID, func(rec *record) { rec.observeReport(u.CachedSeen, expects(rec)) })
+	t.apart.with(ep.ID, func(rec *record) { none = rec.observeReport(u.CachedSeen, expects(rec)) })
 	return u.CachedSeen || none
 }
 
@@ -158,10 +158,10 @@ func (m *Matcher) follow(ep *endpoint.Endpoint, out consequence) {
 		return
 	}
 	switch {
-	case out.distrust:
+	case out.invalid:
 		m.o.Log.Warn("engine had fewer cached tokens than its events announced", "endpoint", ep.Address)
 		m.o.Invalidate(ep)
-	case out.vouch:
+	case out.confirmed:
 		m.o.Confirm(ep)
 	}
 }

@@ -32,7 +32,7 @@ func (m *Matcher) Basis(ep *endpoint.Endpoint, state knowledge.State) string {
 	default:
 		b.WriteString(", limited to the most recent ones because the engine does not report its cache size")
 	}
-	answers, page := m.telling(ep)
+	answers, page := m.reportsCached(ep)
 	switch {
 	case answers && m.disputed(ep):
 		b.WriteString("; corrected by its answers (its metrics page counts fewer cached tokens and is ignored)")
@@ -61,10 +61,10 @@ func (m *Matcher) disputed(ep *endpoint.Endpoint) bool {
 	return u != nil && u.disputed.Load()
 }
 
-// telling reports whether an endpoint's answers, and its metrics page, report cached tokens.
-func (m *Matcher) telling(ep *endpoint.Endpoint) (answers, page bool) {
+// reportsCached reports whether an endpoint's answers, and its metrics page, report cached tokens.
+func (m *Matcher) reportsCached(ep *endpoint.Endpoint) (answers, page bool) {
 	m.audits.Range(func(_, a any) bool {
-		a.(*audits).with(ep.ID, func(r *record) { answers = answers || r.told > 0 })
+		a.(*audits).with(ep.ID, func(r *record) { answers = answers || r.reporting > 0 })
 		return !answers
 	})
 	if u := m.reuses.of(ep.ID); u != nil {

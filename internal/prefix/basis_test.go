@@ -46,7 +46,7 @@ func TestBasis(t *testing.T) {
 	}
 	f(knowledge.Approximate, alone+", limited to the engine's cache size; corrected by its metrics page")
 	of, _ := m.audits.LoadOrStore("m", newAudits("m"))
-	of.(*audits).with(ep.ID, func(r *record) { r.tells(true, true) })
+	of.(*audits).with(ep.ID, func(r *record) { r.observeReport(true, true) })
 	f(knowledge.Approximate, alone+", limited to the engine's cache size; corrected by its answers and its metrics page")
 	m.SetSizing(Sizing{Blocks: 10, Fixed: true}, nil)
 	f(knowledge.Approximate, alone+", limited to the configured cache size; corrected by its answers and its metrics page")

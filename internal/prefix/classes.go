@@ -155,7 +155,7 @@ func (cl *class) enter(c comparison, r *request.Request, now time.Time) (short b
 	switch {
 	case cl.rec.n >= enough && cl.rec.under >= classWrong:
 		cl.wrong.Store(true)
-	case cl.rec.under <= relief:
+	case cl.rec.under <= rightShare:
 		cl.wrong.Store(false)
 	}
 	cl.guess.Store(cl.wrong.Load() && cl.rec.errors[1] < cl.rec.errors[0])
@@ -208,7 +208,7 @@ func (m *Matcher) classVerdicts(a *audits, ep *endpoint.Endpoint, all []Verdict)
 			}
 			v.State = v.state.String()
 			v.Reason = fmt.Sprintf("%s: engines had more cached than was expected (%s)", v.Prompts, cl.example)
-			v.Do = "see what such requests have that others do not"
+			v.Do = "compare these requests with others"
 			out = append(out, v)
 		}
 		cl.mu.Unlock()

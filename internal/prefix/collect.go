@@ -23,7 +23,7 @@ func (m *Matcher) Collect(reg prometheus.Registerer, endpoints func() []*endpoin
 			"Predictions compared with the cached tokens that engines report, by outcome: right (within a block), over, under, skipped (the request read no cache).",
 			[]string{"endpoint", "model", "outcome"}, nil),
 		states: prometheus.NewDesc("grapevine_audit_state",
-			"What the comparisons make of the knowledge of an endpoint's cache: 1 for the state that it is in.",
+			"1 for the audited knowledge state of an endpoint's cache.",
 			[]string{"endpoint", "model", "state", "by_events"}, nil),
 	})
 }

@@ -215,7 +215,7 @@ func TestCutsAreNamed(t *testing.T) {
 			}
 		}
 		state, reason := c.m.State(c.eps[0], c.m.o.Read(0))
-		if fmt.Sprint(state) != "exact" || !strings.HasPrefix(reason, "completions of token ids: what follows tokens that are not the usual ones") {
+		if fmt.Sprint(state) != "exact" || !strings.HasPrefix(reason, "completions of token ids: its events do not identify blocks after tokens that are not the canonical") {
 			t.Errorf("beside texts: %v: %v %q", beside, state, reason)
 		}
 	}

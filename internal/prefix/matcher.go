@@ -93,7 +93,7 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 		s.all, s.flags = append(s.all, block.Run{}), append(s.flags, f)
 		held[i] = cycle.PrefixMatch{Precise: none, Approximate: -1, Looked: true}
 		if f&flagWatch != 0 && rendered {
-			held[i].WantUsage, held[i].LastEvent = true, m.toldLately(ep.ID, now)
+			held[i].WantUsage, held[i].LastEvent = true, m.recentEvents(ep.ID, now)
 		}
 	}
 	m.matchPrecise(r, s, eps, held)
@@ -152,7 +152,7 @@ func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.En
 		size := int32(blockOf(eps[k].BlockSize()))
 		held[k].Approximate = inTokens(&s.all[k], r.ChunkBytes(), float64(r.InputTokens), size)
 		guess := s.runs[k]
-		tokens := m.reuses.believed(s.ids[k], inTokens(&guess, r.ChunkBytes(), lengthOf(r, &held[k]), size))
+		tokens := m.reuses.reduced(s.ids[k], inTokens(&guess, r.ChunkBytes(), lengthOf(r, &held[k]), size))
 		guess.Tokens = [block.NumTiers]int32{tokens - tokens%size}
 		seen := held[k].Run.Total()
 		if seen > 0 {
@@ -182,9 +182,9 @@ func lengthOf(r *request.Request, h *cycle.PrefixMatch) float64 {
 	return float64(r.InputTokens)
 }
 
-// toldLately returns the time of an endpoint's last events, 0 if that is too long ago to be
+// recentEvents returns the time of an endpoint's last events, 0 if that is too long ago to be
 // current.
-func (m *Matcher) toldLately(id block.EndpointID, now time.Time) int64 {
+func (m *Matcher) recentEvents(id block.EndpointID, now time.Time) int64 {
 	if at := m.o.LastEvent(id); at > now.Add(-abreast).UnixNano() {
 		return at
 	}

@@ -8,13 +8,13 @@ import (
 // Weights of comparisons. A single wrong prediction is normal, because a full cache evicts between
 // decision and prefill.
 const (
-	memory  = 16  // effective number of comparisons
-	enough  = 8   // minimum comparisons for a verdict
-	doubt   = .5  // share of wrong predictions for a verdict
-	relief  = .25 // share of wrong predictions that ends it
-	trust   = 8   // consecutive correct predictions for a confirmation
-	watched = 64  // answers requested while there is no verdict
-	spoken  = 64  // answers for which an earlier report of cached tokens counts
+	memory       = 16  // effective number of comparisons
+	enough       = 8   // minimum comparisons for a verdict
+	wrongShare   = .5  // share of wrong predictions for a verdict
+	rightShare   = .25 // share of wrong predictions that ends it
+	confirmAfter = 8   // consecutive correct predictions for a confirmation
+	watched      = 64  // answers requested while there is no verdict
+	reportFor    = 64  // answers for which an earlier report of cached tokens counts
 )
 
 // A stream without a reader causes under-predictions that say nothing about prompts. Another
@@ -30,13 +30,13 @@ const usualSlack = 64
 
 // comparison is a request's prediction and its engine's report.
 type comparison struct {
-	prompt  int  // tokens
-	cached  int  // tokens that the engine had cached
-	precise int  // predicted by the events
-	guess   int  // predicted by sent prompts; -1: not available
-	block   int  // tokens per block, 0 when unknown
-	abreast bool // events arrived just before the decision and after it
-	astray  bool // no event ever arrived, and the publisher uses another topic only
+	prompt     int  // tokens
+	cached     int  // tokens that the engine had cached
+	precise    int  // predicted by the events
+	guess      int  // predicted by sent prompts; -1: not available
+	block      int  // tokens per block, 0 when unknown
+	abreast    bool // events arrived just before the decision and after it
+	otherTopic bool // no event ever arrived, and the publisher uses another topic only
 }
 
 // outcome is the result of a comparison beyond the tolerance.
@@ -52,50 +52,50 @@ const (
 // record is the audit state of one endpoint and model. It depends only on the sequence of
 // comparisons.
 type record struct {
-	total    [under + 1]uint64
-	skipped  uint64 // answers to requests that bypass the cache
-	n        int    // effective comparisons, at most memory
-	over     float64
-	under    float64
-	errors   [2]float64 // mean errors of events and of estimates, as shares of the prompt
-	inRow    int        // consecutive correct predictions
-	head     float64    // tokens predicted in under-predictions
-	step     int        // greatest common divisor of reported tokens
-	counts   [3]int     // some distinct reported counts; 0: none yet
-	equal    int        // exact predictions
-	oneLess  int        // predictions with one block too many
-	lulls    int        // periods of under-prediction, at most lulls
-	lull     time.Time  // beginning of the last period
-	shorts   int        // under-predictions with events before and after the decision; enough if none can arrive
-	wrong    outcome    // current verdict: over, under, or nothing
-	short    bool       // the engine had more than known, and no report has been requested
-	doubted  int        // invalidations since the events were last correct
-	since    time.Time  // of the verdict
-	asked    int        // answers observed, including those without usage
-	requests int        // requests that ended
-	plain    float64    // share not matched in their own space
-	reports  asking     // of full reports
-	told     int        // remaining answers whose silence counts as zero cached tokens
-	unlike   bool       // its engine renders such prompts differently
-	mute     int        // consecutive silent answers despite expected cache hits
-	blind    int        // consecutive requested answers without usage
+	total       [under + 1]uint64
+	skipped     uint64 // answers to requests that bypass the cache
+	n           int    // effective comparisons, at most memory
+	over        float64
+	under       float64
+	errors      [2]float64 // mean errors of events and of estimates, as shares of the prompt
+	inRow       int        // consecutive correct predictions
+	head        float64    // tokens predicted in under-predictions
+	step        int        // greatest common divisor of reported tokens
+	counts      [3]int     // some distinct reported counts; 0: none yet
+	equal       int        // exact predictions
+	oneLess     int        // predictions with one block too many
+	lulls       int        // periods of under-prediction, at most lulls
+	lull        time.Time  // beginning of the last period
+	shorts      int        // under-predictions with events before and after the decision; enough if none can arrive
+	wrong       outcome    // current verdict: over, under, or nothing
+	short       bool       // the engine had more than known, and no report has been requested
+	invalidated int        // invalidations since the events were last correct
+	since       time.Time  // of the verdict
+	asked       int        // answers observed, including those without usage
+	requests    int        // requests that ended
+	plain       float64    // share not matched in their own space
+	reports     asking     // of full reports
+	reporting   int        // remaining answers whose silence counts as zero cached tokens
+	unlike      bool       // its engine renders such prompts differently
+	mute        int        // consecutive silent answers despite expected cache hits
+	blind       int        // consecutive requested answers without usage
 }
 
-// tells records whether an answer reported cached tokens. none is true if the missing field means
+// observeReport records whether an answer reported cached tokens. none is true if the missing field means
 // 0: engines omit the field if it is 0 (vLLM before 0.33), or always. expected means that a cached
 // prefix was predicted.
-func (r *record) tells(said, expected bool) (none bool) {
+func (r *record) observeReport(said, expected bool) (none bool) {
 	switch {
 	case said:
-		r.told, r.mute = spoken, 0
+		r.reporting, r.mute = reportFor, 0
 		return false
 	case expected:
 		r.mute = min(r.mute+1, memory)
-		none = r.told > 0
-		r.told = max(r.told-1, 0)
+		none = r.reporting > 0
+		r.reporting = max(r.reporting-1, 0)
 		return none
 	}
-	return r.told > 0
+	return r.reporting > 0
 }
 
 // slack returns the tolerance in tokens: one block, which engines with speculative decoding (EAGLE,
@@ -141,9 +141,9 @@ func (r *record) judge(predicted, cached, slack int) outcome {
 // consequence is the effect of a comparison.
 type consequence struct {
 	outcome
-	distrust bool // the events do not describe the cache: reread them
-	vouch    bool // the events describe the cache
-	changed  bool // the verdict has changed
+	invalid   bool // the events do not describe the cache: reread them
+	confirmed bool // the events describe the cache
+	changed   bool // the verdict has changed
 }
 
 // add records one comparison.
@@ -180,7 +180,7 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 	} else {
 		r.asked = min(r.asked, watched-memory) // watch again after a wrong prediction
 	}
-	out.vouch = r.inRow >= trust
+	out.confirmed = r.inRow >= confirmAfter
 	r.conclude(&out, now)
 	return out
 }
@@ -188,7 +188,7 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 // fellShort records an under-prediction.
 func (r *record) fellShort(c *comparison, now time.Time) {
 	switch {
-	case c.astray:
+	case c.otherTopic:
 		r.shorts = enough
 	case c.abreast:
 		r.shorts++
@@ -207,19 +207,19 @@ func (r *record) conclude(out *consequence, now time.Time) {
 	was := r.wrong
 	switch {
 	case r.n < enough:
-	case r.under >= doubt:
+	case r.under >= wrongShare:
 		if r.lacking() {
 			r.wrong = under
 		}
-	case r.over >= doubt:
-		if r.doubted++; r.doubted == 1 {
-			out.distrust = true
+	case r.over >= wrongShare:
+		if r.invalidated++; r.invalidated == 1 {
+			out.invalid = true
 			r.n, r.over, r.under, r.inRow = 0, 0, 0, 0
 			return
 		}
 		r.wrong = over
-	case r.over+r.under <= relief:
-		r.wrong, r.doubted, r.lulls, r.shorts = nothing, 0, 0, 0
+	case r.over+r.under <= rightShare:
+		r.wrong, r.invalidated, r.lulls, r.shorts = nothing, 0, 0, 0
 	}
 	if out.changed = r.wrong != was; out.changed {
 		r.since = now
@@ -234,7 +234,7 @@ func (r *record) guessing() bool {
 
 // watching reports whether to request answers: the first ones, and those after a wrong prediction.
 func (r *record) watching() bool {
-	return r.asked < watched && (r.n < enough || r.over+r.under > relief || r.inRow == 0)
+	return r.asked < watched && (r.n < enough || r.over+r.under > rightShare || r.inRow == 0)
 }
 
 // dropsBlock reports whether the engine does not reuse the last held block.

@@ -54,9 +54,9 @@ func (m *Matcher) unlikeOf(model string, id block.EndpointID) unlike {
 	return unlike{}
 }
 
-// foretell derives a verdict from an engine's rendering of fixed chats while there are too few
+// predictVerdict derives a verdict from an engine's rendering of fixed chats while there are too few
 // answers. It reports whether it did.
-func (m *Matcher) foretell(v *Verdict, r *record, why string) bool {
+func (m *Matcher) predictVerdict(v *Verdict, r *record, why string) bool {
 	if why == "" || r.n >= enough || !v.state.Followed() {
 		return false
 	}
@@ -65,8 +65,8 @@ func (m *Matcher) foretell(v *Verdict, r *record, why string) bool {
 	return true
 }
 
-// foretold returns the verdicts on kinds of chats that an engine renders differently.
-func (m *Matcher) foretold(a *audits, ep *endpoint.Endpoint) (out []Verdict) {
+// predictedVerdicts returns the verdicts on kinds of chats that an engine renders differently.
+func (m *Matcher) predictedVerdicts(a *audits, ep *endpoint.Endpoint) (out []Verdict) {
 	u := m.unlikeOf(a.model, ep.ID)
 	for _, s := range []struct {
 		shape
@@ -79,7 +79,7 @@ func (m *Matcher) foretold(a *audits, ep *endpoint.Endpoint) (out []Verdict) {
 		b.mu.Lock()
 		if r := b.records[ep.ID]; r != nil {
 			v := m.verdict(a.model, ep, r)
-			if v.Prompts = s.String(); m.foretell(&v, r, s.why) {
+			if v.Prompts = s.String(); m.predictVerdict(&v, r, s.why) {
 				out = append(out, v)
 			}
 		}

@@ -132,7 +132,7 @@ func (m *Matcher) Report(r *request.Request, ep *endpoint.Endpoint) string {
 	}
 	if r.Reports {
 		if known, ok := m.expect(r, ep, nil); !ok && known >= 0 {
-			m.audit.unheard.Inc()
+			m.audit.unaudited.Inc()
 		}
 		return ""
 	}

@@ -99,8 +99,8 @@ func (r *reuses) forget(id block.EndpointID) {
 	}
 }
 
-// believed returns a prediction for an endpoint after the reduction, in tokens.
-func (r *reuses) believed(id block.EndpointID, tokens int32) int32 {
+// reduced returns a prediction for an endpoint after the reduction, in tokens.
+func (r *reuses) reduced(id block.EndpointID, tokens int32) int32 {
 	u := r.of(id)
 	if u == nil {
 		return tokens
@@ -187,10 +187,10 @@ func (u *reuse) words() (reason, do string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.off {
-		return "its engine says that it caches no prefixes, so that it is expected to have none", "leave out --no-enable-prefix-caching there, if it should"
+		return "its engine reports that prefix caching is off, so no cache hits are predicted", "remove --no-enable-prefix-caching from the engine to enable it"
 	}
 	return fmt.Sprintf("its engine counts %d%% of the cached tokens predicted from the requests sent to it; predictions are reduced to that", (whole-cut)/10),
-		"see that it caches prefixes, and that its cache is large enough"
+		"check that prefix caching is enabled and that the cache is large enough"
 }
 
 // Counted processes an engine's page. If the endpoint is predicted by sent prompts, and its engine

@@ -108,9 +108,9 @@ func (m *Matcher) shapeVerdict(model string, ep *endpoint.Endpoint, r *record, s
 	v.Prompts = s.String()
 	if s.excused(r) && v.state == knowledge.Mismatched {
 		v.state = m.o.Read(ep.ID)
-		v.Do = "nothing: its cache is estimated from the requests sent to it"
-		if v.Reason = "what follows the first image is not known by events"; s%variants == withIDs {
-			v.Reason = "what follows tokens that are not the usual ones of their text is not known by events"
+		v.Do = "no action needed: its cache is estimated from the requests sent to it"
+		if v.Reason = "its events do not identify blocks after the first image"; s%variants == withIDs {
+			v.Reason = "its events do not identify blocks after tokens that are not the canonical tokens of their text"
 		}
 	}
 	if v.Reason != "" {

@@ -42,9 +42,9 @@ const (
 // Reasons reported from the first such event on.
 const (
 	notFollowed = "some cache groups of its model are of a kind or block size that is not followed"
-	unsalted    = "its engine's events name no cache salts (vLLM before 0.18), and salted prompts were sent there: which of its blocks a prompt finds is not known"
-	ungrouped   = "its engine's events name no cache groups (vLLM before 0.20), and its model has several: blocks of windows or states cannot be told from others"
-	narrow      = "its model has windows or states alone: it reuses prompts whose beginning is evicted, and these are not predicted"
+	unsalted    = "its engine's events carry no cache salts (vLLM before 0.18), and it received salted prompts, so its blocks cannot be matched to prompts"
+	ungrouped   = "its engine's events carry no cache groups (vLLM before 0.20), and its model has several, so sliding-window and state blocks look like all others"
+	narrow      = "its model has only sliding-window or state layers: it reuses prompts whose beginning was evicted, and such reuse is not predicted"
 )
 
 // StreamInfo is the state of an endpoint's stream other than its knowledge.State.
@@ -183,8 +183,8 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 			r = &record{}
 		}
 		v := m.verdict(a.model, ep, r)
-		if v.state != knowledge.Mismatched && !m.foretell(&v, r, m.unlikeOf(a.model, ep.ID).chats) {
-			out = append(out, m.foretold(a, ep)...)
+		if v.state != knowledge.Mismatched && !m.predictVerdict(&v, r, m.unlikeOf(a.model, ep.ID).chats) {
+			out = append(out, m.predictedVerdicts(a, ep)...)
 		}
 		apart := m.apart(a, ep, v.state == knowledge.Mismatched)
 		if len(apart) > 0 && v.state == knowledge.Mismatched { // does not apply to all prompts
@@ -210,7 +210,7 @@ func (m *Matcher) State(ep *endpoint.Endpoint, read knowledge.State) (state know
 		if read >= knowledge.CatchingUp {
 			state = knowledge.Mismatched
 		}
-		return state, joined(astray(a))
+		return state, joined(topicMismatch(a))
 	}
 	if !read.Followed() {
 		if u := m.reuses.of(ep.ID); u != nil {
@@ -259,11 +259,11 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	seen := m.o.StreamInfo(ep)
 	lacking := seen.lacking()
 	if lacking != "" {
-		v.Note = lacking + ": little is certain of it by its events"
+		v.Note = lacking + ", so its events describe only part of its cache"
 	}
 	switch {
 	case !v.state.Followed():
-	case r.requests >= enough && r.plain >= doubt:
+	case r.requests >= enough && r.plain >= wrongShare:
 		v.state, v.Uses = knowledge.Approximate, usesSent
 		v.Reason, v.Do = m.unrendered(model)
 	case v.state == knowledge.Partial:
@@ -273,21 +273,21 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 		v.Reason, v.Do = m.missing(model, ep, r)
 	case r.wrong == over:
 		v.state = knowledge.Mismatched
-		v.Reason = "it reuses less than its events say"
-		if v.Do = "see whether another server publishes on its event port, or takes its requests"; lacking != "" {
-			v.Do = lacking + ": nothing is wrong with the engine"
+		v.Reason = "it reuses fewer tokens than its events announce"
+		if v.Do = "check that no other server publishes on its event port or receives its requests"; lacking != "" {
+			v.Do = lacking + ": the engine works correctly"
 		}
 	case lacking != "":
 		v.state = knowledge.Approximate
-		v.Reason, v.Do = lacking, "nothing: Grapevine uses the requests sent to it where they predict better"
+		v.Reason, v.Do = lacking, "no action needed: Grapevine uses the requests sent to it where they predict better"
 	case r.blind == memory && r.n < enough:
-		v.Reason = "its answers do not come with a count of tokens, so that nothing shows whether its prompts match"
-		v.Do = "have clients that stream ask for it (stream_options.include_usage), and let answers be looked at (--sample-bodies, the proxy's response bodies)"
-	case r.mute >= enough && r.told == 0:
-		v.Reason = "its answers do not say how many tokens were cached, so that nothing shows whether its prompts match"
-		v.Do = "start it with --enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang), and see that it caches prefixes at all"
+		v.Reason = "its answers carry no token usage, so predictions cannot be verified"
+		v.Do = "let streaming clients request usage (stream_options.include_usage), and let Grapevine read response bodies (--sample-bodies and the proxy's response body mode)"
+	case r.mute >= enough && r.reporting == 0:
+		v.Reason = "its answers do not report cached tokens, so predictions cannot be verified"
+		v.Do = "start it with --enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang), and check that prefix caching is enabled"
 	case r.dropsBlock():
-		v.Note = "it leaves out the last block of what it holds, as engines that speculate do (EAGLE, MTP)"
+		v.Note = "it does not reuse the last cached block, as with speculative decoding (EAGLE, MTP)"
 	}
 	v.State = v.state.String()
 	return v
@@ -296,22 +296,22 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 // joinedLate describes the missing data of an endpoint whose stream was joined late, and how it
 // recovers.
 func (m *Matcher) joinedLate(r *record, come uint64) (reason, do string) {
-	const late = "its events are known from the middle of its life on"
+	const late = "its event stream was joined after its engine had started"
 	switch {
-	case r.wrong == nothing && r.n >= enough && r.under <= relief/4:
-		reason = late + fmt.Sprintf("; of the last %d predictions %.0f%% were right", r.n, 100*(1-r.under-r.over))
+	case r.wrong == nothing && r.n >= enough && r.under <= rightShare/4:
+		reason = late + fmt.Sprintf("; the last %d predictions were %.0f%% right", r.n, 100*(1-r.under-r.over))
 	case r.reports.deaf(come):
-		return late + fmt.Sprintf(", it reuses more than that, and none of %d requests made it tell what", r.reports.asked),
-			"nothing: it is known once its cache has turned over (engines before vLLM 0.32 do not tell; a larger buffer_steps in --kv-events-config keeps more for newcomers)"
+		return late + fmt.Sprintf(", it reuses more than was announced since, and none of %d requests produced a full report", r.reports.asked),
+			"no action needed: the index is complete once the cache has turned over (vLLM before 0.32 sends no full report; a larger buffer_steps in --kv-events-config keeps more events for late readers)"
 	case r.wrong == under:
-		reason = late + ", and it reuses more than that"
+		reason = late + ", and it reuses more than was announced since"
 	default:
 		reason = late
 	}
 	if m.o.FullReport {
-		return reason, fmt.Sprintf("nothing: single requests have it tell what it reuses (%d asked, %d told)", r.reports.asked, come)
+		return reason, fmt.Sprintf("no action needed: Grapevine requests full reports of reused blocks (%d requested, %d received)", r.reports.asked, come)
 	}
-	return reason, "allow single requests to have it tell what it reuses (--full-report)"
+	return reason, "enable full reports of reused blocks (--full-report)"
 }
 
 // unrendered describes why prompts of a model are not matched in their own space.
@@ -319,16 +319,16 @@ func (m *Matcher) unrendered(model string) (reason, do string) {
 	if model == "" {
 		return "its model is not configured, so its cache is estimated from the requests sent to it", "name the model's folder with --model"
 	}
-	return fmt.Sprintf("prompts of %s cannot be rendered, so the engine's cache is estimated from the requests sent to it", model), "see models in the status for the reasons"
+	return fmt.Sprintf("prompts of %s cannot be rendered, so the engine's cache is estimated from the requests sent to it", model), "see the models in grapevine status for the reasons"
 }
 
 // astray describes the topic of a publisher that differs from the subscribed one.
-func astray(a *events.TopicMismatch) (reason, do string) {
+func topicMismatch(a *events.TopicMismatch) (reason, do string) {
 	if a.Topic == "" {
-		return "its publisher sends events without a topic, and those of a topic are read", "name no topic for its events"
+		return "its publisher sends events without a topic, but a topic is configured here", "remove the topic from the endpoint's event settings"
 	}
-	return fmt.Sprintf("its publisher sends events under the topic %q alone, and another one is read", a.Topic),
-		"name that topic for its events, or none, for all that it sends"
+	return fmt.Sprintf("its publisher uses only the topic %q, but another topic is configured here", a.Topic),
+		"configure that topic, or remove the topic to receive all events"
 }
 
 // missing describes why an engine may hold more of prompts than its events show.
@@ -343,20 +343,20 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 		return fmt.Sprintf("its events are read as those of model %q, and requests ask for %q", named, model),
 			"set the endpoint's model, or add the name as an alias of the model"
 	case seen.TopicMismatch != nil:
-		return astray(seen.TopicMismatch)
+		return topicMismatch(seen.TopicMismatch)
 	case seen.Blocks == 0 && !seen.HasMessages:
-		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
+		return "no event has arrived, but its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
 	case seen.lacking() != "":
-		return seen.lacking(), "nothing: its cache is estimated from the requests sent to it"
+		return seen.lacking(), "no action needed: its cache is estimated from the requests sent to it"
 	case seen.Blocks == 0:
-		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
-			"compare the topic with the engine's"
+		return "its events announce no first block of a prompt, but its answers report cached tokens",
+			"compare the configured topic with the engine's"
 	case m.unlikeOf(model, ep.ID).chats != "":
 		return m.unlikeOf(model, ep.ID).chats, doUnlike
 	case r.head < usualBlockTokens:
-		return "its prompts begin otherwise than they are rendered here",
+		return "its prompts differ from Grapevine's rendering from the start",
 			"compare the chat template, its arguments and the model's folder with those of the engine (--chat-template, --default-chat-template-kwargs)"
 	}
-	return fmt.Sprintf("its prompts agree with those rendered here for about %.0f tokens, and differ then", r.head),
-		"compare what the template prints there: the date (time zone of the engine), tools, images, or answers in the history"
+	return fmt.Sprintf("its prompts match Grapevine's rendering for about %.0f tokens and then differ", r.head),
+		"compare the part that the template prints there: date (time zone of the engine), tools, images, or earlier answers"
 }

@@ -289,29 +289,29 @@ func TestVerdicts(t *testing.T) {
 	ratio := func(p played) float64 { return float64(p.hits) / float64(p.prompts) }
 	for _, f := range []fault{
 		{name: "nothing", state: knowledge.Exact},
-		{name: "another template", render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
+		{name: "another template", render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "rendering from the start"},
 		{name: "another date", render: func(s string) string { return s[:200] + "23 Nov 2026" + s[200:] }, state: knowledge.Mismatched, says: "for about"},
 		{name: "another topic", silent: true, wrongTopic: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
-		{name: "no events at all", silent: true, state: knowledge.Mismatched, says: "no event has come"},
-		{name: "another model", model: "other", state: knowledge.Mismatched, says: "begin otherwise"},
+		{name: "no events at all", silent: true, state: knowledge.Mismatched, says: "no event has arrived"},
+		{name: "another model", model: "other", state: knowledge.Mismatched, says: "rendering from the start"},
 		{name: "no model", plain: true, state: knowledge.Approximate, says: "--model"},
 		{name: "EAGLE", less: 1, state: knowledge.Exact},
-		{name: "three blocks less", less: 3, state: knowledge.Mismatched, says: "less than its events"},
+		{name: "three blocks less", less: 3, state: knowledge.Mismatched, says: "fewer tokens than its events"},
 		{name: "unknown groups", silent: true, sparse: true, state: knowledge.Approximate, says: "not followed"},
 		{name: "hybrid", sparse: true, less: 3, state: knowledge.Mismatched, says: "not followed"},
-		{name: "windows alone", window: 8, state: knowledge.Mismatched, says: "windows or states alone"},
+		{name: "windows alone", window: 8, state: knowledge.Mismatched, says: "only sliding-window or state layers"},
 		{name: "half read no cache", skips: true, state: knowledge.Exact},
 		{name: "older engines", unsaid: true, state: knowledge.Exact},
-		{name: "another template for tools", tools: true, render: func(s string) string { return "<|tools|>" + s }, state: knowledge.Mismatched, says: "chats with tools: its prompts begin"},
-		{name: "images", images: true, render: func(s string) string { return s[:640] + "<|image|>" + s[640:] }, state: knowledge.Exact, says: "chats with images: what follows"},
+		{name: "another template for tools", tools: true, render: func(s string) string { return "<|tools|>" + s }, state: knowledge.Mismatched, says: "chats with tools: its prompts differ"},
+		{name: "images", images: true, render: func(s string) string { return s[:640] + "<|image|>" + s[640:] }, state: knowledge.Exact, says: "chats with images: its events do not identify"},
 		{name: "events wait for a second, a hundred requests long", pace: 10 * time.Millisecond, unread: [][2]int{{0, 100}}, state: knowledge.Exact},
 		{name: "events wait for three seconds from the first request on", pace: 10 * time.Millisecond, unread: [][2]int{{0, 300}}, state: knowledge.Exact},
-		{name: "another template, a hundred requests a second", pace: 10 * time.Millisecond, render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
+		{name: "another template, a hundred requests a second", pace: 10 * time.Millisecond, render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "rendering from the start"},
 		{name: "another topic, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, wrongTopic: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
-		{name: "no events at all, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, state: knowledge.Mismatched, says: "no event has come", late: 400},
+		{name: "no events at all, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, state: knowledge.Mismatched, says: "no event has arrived", late: 400},
 		{name: "nothing is said", mute: true, state: knowledge.Exact, says: "--enable-prompt-tokens-details"},
 		{name: "no usage is told", blind: true, state: knowledge.Exact, says: "include_usage"},
-		{name: "nothing is reused any more", idle: true, unsaid: true, state: knowledge.Mismatched, says: "less than its events", late: 100},
+		{name: "nothing is reused any more", idle: true, unsaid: true, state: knowledge.Mismatched, says: "fewer tokens than its events", late: 100},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			p, sent := play(t, f, 600), sent
@@ -359,7 +359,7 @@ func TestDropsLastBlock(t *testing.T) {
 		for i := range 200 {
 			held := size * (2 + i%9)
 			out := r.add(comparison{prompt: held + size, precise: held, cached: held - size, guess: -1, block: size}, now.Add(time.Duration(i)*time.Second))
-			if out.distrust || out.changed || out.outcome == over {
+			if out.invalid || out.changed || out.outcome == over {
 				t.Fatalf("blocks of %d: comparison %d: %+v", size, i, out)
 			}
 		}

@@ -103,14 +103,14 @@ func TestList(t *testing.T) {
 		l.Add(Suspect, "10.0.0.1:8000", "1 answer was late")
 	}
 	l.Add(Slow, "10.0.0.2:8000", "tokens are slow")
-	l.Add(PoolSick, "", "2 of 3 endpoints are out")
+	l.Add(PoolUnhealthy, "", "2 of 3 endpoints are out")
 	l.Add(Refused, "10.0.0.3:8000", "connections are refused")
 	list := l.Found()
 	var codes []Code
 	for _, f := range list {
 		codes = append(codes, f.Code)
 	}
-	if want := []Code{PoolSick, Refused, Slow, Suspect}; !slices.Equal(codes, want) {
+	if want := []Code{PoolUnhealthy, Refused, Slow, Suspect}; !slices.Equal(codes, want) {
 		t.Errorf("codes %v, want %v", codes, want)
 	}
 	if n := Urgent(list); n != 3 {

@@ -205,7 +205,7 @@ var engines = []Problem{
 		Alert:   &Alert{Name: "GrapevineEngineSlow", For: "5m"},
 	},
 	{
-		Code: PoolSick, Title: "most engines are unhealthy", Severity: Critical,
+		Code: PoolUnhealthy, Title: "most engines are unhealthy", Severity: Critical,
 		Meaning: "Many engines of a model are out or look unhealthy at the same time. Those that still answer stay in use.",
 		Effect:  "Users see errors or long waits.",
 		Action: []string{
@@ -476,7 +476,7 @@ var traffic = []Problem{
 		Alert:  &Alert{Name: "GrapevinePairDiffers", For: "30m"},
 	},
 	{
-		Code: PairNothing, Title: "prefill hands nothing over", Severity: Warning,
+		Code: PairNothing, Title: "prefill returns no KV transfer", Severity: Warning,
 		Meaning: "The prefill engine answers without a KV transfer, so its pair with this decode endpoint is off.",
 		Effect:  "Decode endpoints compute the prompts. First tokens are later, and running answers stall for longer.",
 		Action: []string{
@@ -484,7 +484,7 @@ var traffic = []Problem{
 			"Check `--kv-connector` of the sidecar next to the decode engine.",
 		},
 		Verify: "The pair is `on` in `grapevine status`. One decision in 64 tries it.",
-		Alert:  &Alert{Name: "GrapevinePrefillHandsNothingOver", For: "10m"},
+		Alert:  &Alert{Name: "GrapevinePrefillReturnsNoTransfer", For: "10m"},
 	},
 	{
 		Code: PairFails, Title: "KV transfers fail", Severity: Warning,

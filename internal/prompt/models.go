@@ -35,9 +35,9 @@ type EngineRenderer func(ctx context.Context, m *Model, name string, dst, body [
 // Models is the registry of the configured models by name, alias and adapter. Models are loaded in
 // the background and replaced atomically. Safe for concurrent use.
 type Models struct {
-	opts ModelsOptions
-	miss [NumReasons]atomic.Uint64 // requests for models that are not configured
-	said atomic.Bool               // whether a request for an unconfigured model was logged
+	opts   ModelsOptions
+	miss   [NumReasons]atomic.Uint64 // requests for models that are not configured
+	logged atomic.Bool               // whether a request for an unconfigured model was logged
 
 	mu      sync.Mutex
 	entries map[string]*entry // by canonical name
@@ -67,7 +67,7 @@ type entry struct {
 
 	rendered atomic.Uint64
 	missed   [NumReasons]atomic.Uint64
-	said     [NumReasons]atomic.Bool
+	logged   [NumReasons]atomic.Bool
 }
 
 // target is the entry that a model name resolves to.
@@ -279,7 +279,7 @@ func (m *Models) RenderAs(ctx context.Context, name string, dst, body []byte, ki
 	t, ok := (*m.table.Load())[name]
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
-		if !m.said.Swap(true) {
+		if !m.logged.Swap(true) {
 			m.opts.Log.Warn("requests name a model without a configured tokenizer: its prompts are matched approximately", "model", budget.PrintableName(name))
 		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
@@ -336,7 +336,7 @@ func engineCanHelp(r Reason, kind Kind) bool {
 // the client disconnected.
 func (m *Models) count(e *entry, r Reason, err error) {
 	e.missed[r].Add(1)
-	if r != ReasonBody && r != ReasonLoading && !errors.Is(err, context.Canceled) && !e.said[r].Swap(true) {
+	if r != ReasonBody && r != ReasonLoading && !errors.Is(err, context.Canceled) && !e.logged[r].Swap(true) {
 		m.opts.Log.Warn("prompts of this model are matched approximately", "model", e.conf.Options.Name, "reason", r.String(), "error", err)
 	}
 }

@@ -36,7 +36,7 @@ type instance struct {
 	alloc   api.Function
 	call    api.Function
 	context context.Context
-	said    []byte
+	output  []byte
 	stack   [4]uint64
 
 	base, size uint32 // the area for facts and results
@@ -46,7 +46,7 @@ type instance struct {
 // start returns a new instance that has accepted its configuration.
 func (p *program) start(fn, config string) (*instance, error) {
 	i := &instance{}
-	i.context = context.WithValue(context.Background(), saidKey{}, &i.said)
+	i.context = context.WithValue(context.Background(), outputKey{}, &i.output)
 	var err error
 	if i.module, err = p.runtime.InstantiateModule(i.context, p.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions()); err != nil {
 		return nil, fmt.Errorf("it does not start: %s", firstLine(err))
@@ -114,7 +114,7 @@ func (i *instance) cause(err error) string {
 		return "it needs more instructions than its limit"
 	}
 	text := firstLine(err)
-	if said := printable(i.said); said != "" {
+	if said := printable(i.output); said != "" {
 		text += ": " + said
 	}
 	return text
@@ -236,7 +236,7 @@ func (i *instance) write(n, width int, shape *shape, s Source) (results uint32, 
 
 // run calls the module with n endpoints. It returns the results, valid until the next call.
 func (i *instance) run(n, width int, m *Module, s Source) ([]byte, Reason, error) {
-	i.said = i.said[:0]
+	i.output = i.output[:0]
 	i.steps.Set(uint64(m.limit))
 	results, err := i.write(n, width, &m.shape, s)
 	if err != nil {

@@ -22,11 +22,11 @@ const (
 // wasiTime is the time of every clock, in nanoseconds. Some runtimes do not start at 0.
 const wasiTime = 1_000_000_000
 
-// maxSaid limits the output of an instance that is kept for messages, in bytes.
-const maxSaid = 1024
+// maxOutput limits the output of an instance that is kept for messages, in bytes.
+const maxOutput = 1024
 
-// saidKey finds the output of an instance in the context of a call.
-type saidKey struct{}
+// outputKey finds the output of an instance in the context of a call.
+type outputKey struct{}
 
 // wasiFunction returns a function of the system interface. These functions suffice for the start of a
 // language runtime: no arguments, no environment, no files, a clock that stands still and zeros as random
@@ -98,7 +98,7 @@ func zeros(_ context.Context, m api.Module, p []uint64) uint64 {
 
 // write accepts all output.
 func write(ctx context.Context, m api.Module, p []uint64) uint64 {
-	said, _ := ctx.Value(saidKey{}).(*[]byte)
+	said, _ := ctx.Value(outputKey{}).(*[]byte)
 	spend(m, uint64(uint32(p[2])))
 	mem, total := m.Memory(), uint32(0)
 	for i := range uint32(p[2]) {
@@ -110,7 +110,7 @@ func write(ctx context.Context, m api.Module, p []uint64) uint64 {
 		}
 		total += size
 		if said != nil {
-			*said = append(*said, data[:min(len(data), maxSaid-len(*said))]...)
+			*said = append(*said, data[:min(len(data), maxOutput-len(*said))]...)
 		}
 	}
 	if !mem.WriteUint32Le(uint32(p[3]), total) {

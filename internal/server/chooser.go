@@ -43,7 +43,7 @@ func (c *chooser) Choose(ctx context.Context, r *request.Request) (*request.Deci
 	d, err := c.scheduler.Choose(ctx, r)
 	if r.Clusters != "" && !c.federated {
 		c.warnNoFederation.Do(func() {
-			c.log.Warn("requests select clusters, but this replica does not know its own cluster's name: they are served here", "header", request.HeaderClusters, "want", "cluster in a --federation-config")
+			c.log.Warn("requests select clusters, but this replica has no cluster name configured, so it serves them locally", "header", request.HeaderClusters, "want", "cluster in a --federation-config")
 		})
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ func ReadEngineKey(file string) (string, error) {
 	line, _, _ := bytes.Cut(b, []byte("\n"))
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || bytes.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("key of the engines: the first line of %s is no key", file)
+		return "", fmt.Errorf("engine key file %s: first line is not a valid key", file)
 	}
 	return string(line), nil
 }

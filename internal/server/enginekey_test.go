@@ -67,7 +67,7 @@ func TestEngineKey(t *testing.T) {
 		return len(models) == 1 && models[0].Name == "m"
 	})
 	write("key", "two words\n")
-	if err := s.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "is no key") {
+	if err := s.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "not a valid key") {
 		t.Errorf("a file without a key: %v", err)
 	}
 	if got := probe(); got != monitor.Passed {

@@ -34,7 +34,7 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	q := hr.URL.Query()
 	r := &request.Request{ID: hr.Header.Get("x-request-id"), Path: q.Get("path"), Headers: hr.Header, Body: body}
 	if r.Path == "" {
-		return nil, errors.New("the query parameter path is needed, such as path=/v1/chat/completions")
+		return nil, errors.New("the query parameter path is required, such as path=/v1/chat/completions")
 	}
 	if q.Has("subset") {
 		r.HasSubset = true

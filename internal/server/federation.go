@@ -11,7 +11,7 @@ import (
 // openFederation joins the configured federation of clusters, if any.
 func (s *Server) openFederation() (err error) {
 	grouped := s.o.Cluster.enabled()
-	s.abroad, err = multicluster.Open(s.o.Federation, multicluster.Replica{
+	s.federation, err = multicluster.Open(s.o.Federation, multicluster.Replica{
 		Name: s.o.Name, Pool: s.pool, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("federation"),
 		Connections: s.listeners.Part(8),
 		Group: func() (others, turn int) {
@@ -30,8 +30,8 @@ func (s *Server) openFederation() (err error) {
 			return "this replica is not ready"
 		},
 	})
-	if err == nil && grouped && s.abroad.TracksHotPrompts() {
-		s.abroad.Share(facts.Of(s.node).Feed(multicluster.Feed, facts.StateVersion, s.abroad))
+	if err == nil && grouped && s.federation.TracksHotPrompts() {
+		s.federation.Share(facts.Of(s.node).Feed(multicluster.Feed, facts.StateVersion, s.federation))
 	}
 	return err
 }

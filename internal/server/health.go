@@ -121,8 +121,8 @@ type HealthStatus struct {
 	Evidence      string   `json:"evidence,omitempty"`
 	BackBy        string   `json:"back_by,omitempty"`
 	FullS         float64  `json:"full_s,omitempty"`         // remaining time of avoidance after its engine rejected a request for lack of capacity
-	AvoidedModels []string `json:"shunned,omitempty"`        // models that fail here while others succeed; their requests go elsewhere
-	AvoidedOthers int      `json:"shunned_others,omitempty"` // clients and kinds of request that fail here while others succeed
+	AvoidedModels []string `json:"avoided_models,omitempty"` // models that fail here while others succeed; their requests go elsewhere
+	AvoidedOthers int      `json:"avoided_others,omitempty"` // clients and kinds of request that fail here while others succeed
 	Overruled     bool     `json:"overruled,omitempty"`      // soft evidence is ignored because it applies to most of the pool
 }
 
@@ -137,8 +137,8 @@ func healthStatus(v health.View, now time.Time) HealthStatus {
 	return h
 }
 
-// sick describes the pool's problem as a whole, "" if there is none.
-func (s *Server) sick() string {
+// poolProblem describes the pool's problem as a whole, "" if there is none.
+func (s *Server) poolProblem() string {
 	snap := s.pool.Health()
 	if snap == nil || len(snap.GroupProblems) == 0 {
 		return ""
@@ -149,25 +149,25 @@ func (s *Server) sick() string {
 			t = o
 		}
 	}
-	words := trouble(t, s.example(t, snap))
+	words := describeProblem(t, s.example(t, snap))
 	if n := len(s.pool.Snapshot().Endpoints); t.Endpoints < n && t.Group != "" {
 		words = t.Group + ": " + words
 	}
 	if n := len(snap.GroupProblems) - 1; n > 0 {
-		words += fmt.Sprintf("; %d other models or roles are in trouble", n)
+		words += fmt.Sprintf("; %d other models or roles have problems", n)
 	}
 	return words
 }
 
-// trouble describes a group's problem.
-func trouble(t health.GroupProblem, example string) string {
+// describeProblem describes a group's problem.
+func describeProblem(t health.GroupProblem, example string) string {
 	switch {
 	case t.Failing > 0:
-		return fmt.Sprintf("engines fail %.0f%% of the requests, most of them alike, so they are used as they are", 100*t.Failing)
+		return fmt.Sprintf("engines fail %.0f%% of the requests, most of them equally, so all stay in use", 100*t.Failing)
 	case t.Ignored > 0 && t.Unhealthy == 0:
-		return "most endpoints are suspect, so all are used"
+		return "most endpoints are suspect, so all stay in use"
 	case t.Ignored > 0:
-		return "most endpoints look sick, so those that are no worse than the others are used as they are (" + example + ")"
+		return "most endpoints look unhealthy, so endpoints that are no worse than the others stay in use (" + example + ")"
 	}
 	return fmt.Sprintf("%d of %d endpoints are out (%s)", t.Unhealthy, t.Endpoints, example)
 }

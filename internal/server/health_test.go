@@ -135,7 +135,7 @@ func TestAllSick(t *testing.T) {
 				return false
 			}
 		}
-		return s.sick() == ""
+		return s.poolProblem() == ""
 	})
 }
 

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	keyLate  = "late"                 // milliseconds, as a varint
-	lateStep = 10 * time.Millisecond  // the shared value is rounded down to it
-	lateTell = 500 * time.Millisecond // shortest time between two shared values
+	keyLate     = "late"                 // milliseconds, as a varint
+	lateStep    = 10 * time.Millisecond  // the shared value is rounded down to it
+	latePublish = 500 * time.Millisecond // shortest time between two shared values
 )
 
 // ownPace measures how late this replica's timers are, shares that with the group, and decides
 // whether the replica leaves because the others are on time. Its methods but slow, observed and
 // Collect are for the goroutine of xdsShare.
 type ownPace struct {
-	meter lateness.Meter
-	judge lateness.Judge
-	told  time.Duration
-	sent  time.Time // of told
+	meter     lateness.Meter
+	judge     lateness.Judge
+	published time.Duration
+	sent      time.Time // of told
 
 	why  atomic.Pointer[string] // why the replica is out; nil: it is not
 	late atomic.Int64           // ns
@@ -48,13 +48,13 @@ func (p *ownPace) step(now, due time.Time, x *xdsShare) (value []byte) {
 		slices.Sort(others)
 		why := fmt.Sprintf("timers of this replica run %d ms late, those of the other ready replicas %s ms", own.Milliseconds(), millisOf(others))
 		p.why.Store(&why)
-		x.s.o.Log.Warn("replica leaves service: it has too little processor time", "reason", why)
+		x.s.o.Log.Warn("replica is leaving service: it has too little CPU time", "reason", why)
 	case !out && was:
 		p.why.Store(nil)
-		x.s.o.Log.Info("replica is on time again and serves", "late_ms", own.Milliseconds())
+		x.s.o.Log.Info("replica timers are on time again, returning to service", "late_ms", own.Milliseconds())
 	}
-	if shown := own.Truncate(lateStep); p.sent.IsZero() || shown != p.told && now.Sub(p.sent) >= lateTell {
-		p.told, p.sent = shown, now
+	if shown := own.Truncate(lateStep); p.sent.IsZero() || shown != p.published && now.Sub(p.sent) >= latePublish {
+		p.published, p.sent = shown, now
 		return binary.AppendUvarint(nil, uint64(shown.Milliseconds()))
 	}
 	return nil
@@ -76,7 +76,7 @@ func (p *ownPace) slow() string {
 	return ""
 }
 
-var lateDesc = prometheus.NewDesc("grapevine_replica_lateness_seconds", "How late a quarter of this replica's timers run at least, over five seconds: a replica with too little processor time is late.", nil, nil)
+var lateDesc = prometheus.NewDesc("grapevine_replica_lateness_seconds", "Upper quartile of the lateness of this replica's timers over five seconds. A replica with too little CPU time has late timers.", nil, nil)
 
 // Describe implements prometheus.Collector.
 func (p *ownPace) Describe(ch chan<- *prometheus.Desc) { ch <- lateDesc }

@@ -23,24 +23,24 @@ import (
 
 // symptoms are facts about a replica that its status does not show elsewhere.
 type symptoms struct {
-	stalled     []string // names of stalled loops
-	logLost     uint64   // log lines lost in the last minutes
-	certificate string   // warning about its expiry
-	tracing     string   // why spans cannot be exported
-	late        string   // why the replica is out of service for lack of processor time
-	poolSick    string   // health problem of a whole model or role
-	noDecode    string
-	noPrefill   string
-	unknownRole string
-	differences []problems.Item // properties that differ within pairs
-	rights      []string        // missing rules for finding the group's members
+	stalled       []string // names of stalled loops
+	logLost       uint64   // log lines lost in the last minutes
+	certificate   string   // warning about its expiry
+	tracing       string   // why spans cannot be exported
+	late          string   // why the replica is out of service for lack of processor time
+	poolUnhealthy string   // health problem of a whole model or role
+	noDecode      string
+	noPrefill     string
+	unknownRole   string
+	differences   []problems.Item // properties that differ within pairs
+	rights        []string        // missing rules for finding the group's members
 }
 
 func (s *Server) symptoms() symptoms {
 	eps := s.pool.Snapshot().Endpoints
 	return symptoms{
 		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(), tracing: s.tracer.Failing(),
-		poolSick: s.sick(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
+		poolUnhealthy: s.poolProblem(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
 		noPrefill: noPrefill(eps), differences: s.differences(eps), late: s.xds.pace.slow(), rights: s.missingRights(),
 	}
 }
@@ -62,8 +62,8 @@ func findProblems(st *Status, sy symptoms) []problems.Found {
 	var l problems.List
 	findReplicaProblems(&l, st, &sy)
 	findGroupProblems(&l, st)
-	if sy.poolSick != "" {
-		l.Add(problems.PoolSick, "", sy.poolSick)
+	if sy.poolUnhealthy != "" {
+		l.Add(problems.PoolUnhealthy, "", sy.poolUnhealthy)
 	}
 	for i := range st.Endpoints {
 		e := &st.Endpoints[i]

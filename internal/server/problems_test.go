@@ -63,7 +63,7 @@ func TestFindProblems(t *testing.T) {
 		fault func(*Status, *symptoms)
 	}{
 		{"", func(*Status, *symptoms) {}},
-		{problems.Starting, func(st *Status, _ *symptoms) { st.State, st.Reason = "starting", "models are being read" }},
+		{problems.Starting, func(st *Status, _ *symptoms) { st.State, st.Reason = "starting", "loading models" }},
 		{problems.Draining, func(st *Status, _ *symptoms) { st.State = "draining" }},
 		{problems.Stalled, func(_ *Status, sy *symptoms) { sy.stalled = []string{"readiness"} }},
 		{problems.LogLost, func(_ *Status, sy *symptoms) { sy.logLost = 7 }},
@@ -90,7 +90,7 @@ func TestFindProblems(t *testing.T) {
 		{problems.Declining, sick(health.Out, health.Declined)},
 		{problems.Invalid, sick(health.Out, health.Invalid)},
 		{problems.Slow, sick(health.Probing, health.Late)},
-		{problems.PoolSick, func(_ *Status, sy *symptoms) { sy.poolSick = "5 of 6 endpoints are out" }},
+		{problems.PoolUnhealthy, func(_ *Status, sy *symptoms) { sy.poolUnhealthy = "5 of 6 endpoints are out" }},
 		{problems.Suspect, sick(health.Suspect, health.Late)},
 		{problems.Returning, sick(health.Returning, health.Late)},
 		{problems.Unreached, endpoint(func(e *EndpointStatus) { e.Up, e.Health.State = false, health.Unreached })},

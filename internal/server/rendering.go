@@ -34,8 +34,8 @@ func (s *Server) unlike(ep *endpoint.Endpoint, model string, found []remote.Find
 	s.prefixes.NoteRenderingDiffs(ep, model, chats, tools)
 }
 
-// doubted schedules another check of an engine's rendering.
-func (s *Server) doubted(ep *endpoint.Endpoint) { s.rendering.Recheck(ep) }
+// verdictChanged schedules another check of an engine's rendering.
+func (s *Server) verdictChanged(ep *endpoint.Endpoint) { s.rendering.Recheck(ep) }
 
 // findings returns an engine's results for fixed chats, by model.
 func (s *Server) findings(ep *endpoint.Endpoint) map[string][]remote.Finding {

@@ -56,7 +56,7 @@ func noPrefill(eps []*endpoint.Endpoint) string {
 
 // undecodable returns noDecode of the pool, unless remote clusters may answer its requests.
 func (s *Server) undecodable() string {
-	if s.abroad != nil {
+	if s.federation != nil {
 		return ""
 	}
 	return noDecode(s.pool.Snapshot().Endpoints)

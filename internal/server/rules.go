@@ -131,7 +131,7 @@ func (s *Server) Reload(context.Context) error {
 	}
 	s.modelFiles.source.Retry()
 	s.models.Registry().Reload()
-	return s.abroad.Reload()
+	return s.federation.Reload()
 }
 
 // discover opens the endpoint source. The source or file of the options takes precedence over the

@@ -129,15 +129,15 @@ type groupParts struct {
 
 // decisionParts are the parts that decide about requests.
 type decisionParts struct {
-	gate      *gate.Gate
-	stopQueue context.CancelFunc // admits all waiting requests; nil before the queue exists
-	abroad    *multicluster.Part // nil: no federation
-	blame     health.Prompts
-	warmUps   *warmup.Sender
-	scheduler *picker.Scheduler
-	signer    *signed.Signer // nil: targets are not signed
-	recorder  *recording.Recorder
-	chooser   *chooser
+	gate       *gate.Gate
+	stopQueue  context.CancelFunc // admits all waiting requests; nil before the queue exists
+	federation *multicluster.Part // nil: no federation
+	blame      health.Prompts
+	warmUps    *warmup.Sender
+	scheduler  *picker.Scheduler
+	signer     *signed.Signer // nil: targets are not signed
+	recorder   *recording.Recorder
+	chooser    *chooser
 }
 
 // listenerParts are the listeners of proxies and operators.
@@ -266,13 +266,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.keepOn(ctx)
+	s.startBackground(ctx)
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.adminAddr())
 	return nil
 }
 
-// keepOn starts the goroutines that run until the server stops. No goroutine can fail at startup.
-func (s *Server) keepOn(ctx context.Context) {
+// startBackground starts the goroutines that run until the server stops. No goroutine can fail at startup.
+func (s *Server) startBackground(ctx context.Context) {
 	s.watchLocks()
 	s.wg.Go(func() { s.dog.Run(ctx) })
 	s.wg.Go(func() { s.watchReadiness(ctx) })
@@ -295,9 +295,9 @@ func (s *Server) keepOn(ctx context.Context) {
 	queue, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopQueue = stop
 	s.wg.Go(func() { s.gate.Run(queue) })
-	if s.abroad != nil {
-		s.wg.Go(func() { s.abroad.Run(ctx) })
-		s.wg.Go(func() { s.abroad.TrackHotPrompts(ctx) })
+	if s.federation != nil {
+		s.wg.Go(func() { s.federation.Run(ctx) })
+		s.wg.Go(func() { s.federation.TrackHotPrompts(ctx) })
 	}
 }
 
@@ -313,7 +313,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 				TopicMismatch: s.share.TopicMismatch(ep.ID, s.finder.Streams(ep)),
 			}
 		},
-		LastEvent: s.share.LastEvent, VerdictChanged: s.doubted, ProbeTopics: func(ep *endpoint.Endpoint) { s.share.ProbeTopics(s.finder.Streams(ep)) },
+		LastEvent: s.share.LastEvent, VerdictChanged: s.verdictChanged, ProbeTopics: func(ep *endpoint.Endpoint) { s.share.ProbeTopics(s.finder.Streams(ep)) },
 		Expect:     func(ep *endpoint.Endpoint, q block.Query) bool { return s.share.Expect(ep.ID, q) },
 		Invalidate: func(ep *endpoint.Endpoint) { s.share.Invalidate(ep.ID) },
 		Confirm:    func(ep *endpoint.Endpoint) { s.share.Confirm(ep.ID) },
@@ -342,7 +342,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		return err
 	}
 	s.scheduler, err = picker.New(picker.Options{
-		RemoteClusters: s.abroad.RemoteClusters(),
+		RemoteClusters: s.federation.RemoteClusters(),
 		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
 		SampleBodies: s.o.SampleBodies, Continuations: s.o.Continuations, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision, Slow: s.slowDecision, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
@@ -350,7 +350,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		return err
 	}
 	s.chooser = &chooser{chooserOptions: chooserOptions{
-		scheduler: s.scheduler, pool: s.pool, prefixes: s.prefixes, signer: s.signer, recorder: s.recorder, federated: s.abroad != nil, log: s.o.Log,
+		scheduler: s.scheduler, pool: s.pool, prefixes: s.prefixes, signer: s.signer, recorder: s.recorder, federated: s.federation != nil, log: s.o.Log,
 	}}
 	if s.o.DecisionHeader {
 		s.chooser.decisionID = s.decisionID
@@ -504,7 +504,7 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 	s.readiness.Set(false)
 	s.o.Log.Info("draining")
-	s.abroad.Leave()
+	s.federation.Leave()
 	if s.o.Cluster.enabled() {
 		s.node.HandOver(ctx)
 	}
@@ -535,7 +535,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.xds != nil {
 		s.xds.close()
 	}
-	errs = append(errs, s.abroad.Close())
+	errs = append(errs, s.federation.Close())
 	if s.discovery != nil {
 		s.discovery.Close()
 	}

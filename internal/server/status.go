@@ -164,7 +164,7 @@ func (s *Server) Status() Status {
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
 	st.Cluster, st.Members = s.clusterStatus()
 	st.Queues, st.PD = s.gate.Status(), s.pdStatus()
-	st.Status = s.abroad.Status(now)
+	st.Status = s.federation.Status(now)
 	unread := map[string]string{}
 	for _, p := range s.scrape.Status() {
 		unread[p.Address] = p.Error
@@ -234,19 +234,19 @@ func (s *Server) state() (state, reason string) {
 	case s.draining.Load():
 		return "draining", ""
 	case len(s.pool.Snapshot().Endpoints) == 0:
-		return "starting", s.unfound()
+		return "starting", s.discoveryProblem()
 	case s.undecodable() != "":
 		return "starting", s.undecodable()
 	case !s.settled.Load():
-		return "starting", s.waitsFor(pending)
-	case s.sick() != "":
-		return "degraded", s.sick()
+		return "starting", s.startingReason(pending)
+	case s.poolProblem() != "":
+		return "degraded", s.poolProblem()
 	case pending > 0:
-		return "degraded", s.waitsFor(pending)
+		return "degraded", s.startingReason(pending)
 	case s.discovery != nil && !s.discoveryOK():
-		return "degraded", s.unfound()
+		return "degraded", s.discoveryProblem()
 	}
-	if why := s.untrue(); why != "" {
+	if why := s.wrongPredictions(); why != "" {
 		return "degraded", why
 	}
 	if why := unknownRole(s.pool.Snapshot().Endpoints); why != "" {
@@ -255,8 +255,8 @@ func (s *Server) state() (state, reason string) {
 	return "ready", ""
 }
 
-// untrue describes endpoints whose events do not match the cache hits of their prompts.
-func (s *Server) untrue() string {
+// wrongPredictions describes endpoints whose events do not match the cache hits of their prompts.
+func (s *Server) wrongPredictions() string {
 	n, first := 0, ""
 	eps := s.pool.Snapshot().Endpoints
 	for _, ep := range eps {
@@ -269,13 +269,13 @@ func (s *Server) untrue() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("predictions for %d of %d endpoints do not come true: %s", n, len(eps), first)
+	return fmt.Sprintf("predictions for %d of %d endpoints are wrong: %s", n, len(eps), first)
 }
 
-// unfound describes the problem with the source of endpoints.
-func (s *Server) unfound() string {
+// discoveryProblem describes the problem with the source of endpoints.
+func (s *Server) discoveryProblem() string {
 	if s.discovery == nil {
-		return "endpoints are being looked for"
+		return "discovering endpoints"
 	}
 	st := s.discoveryStatus()
 	if why := st.Reason(); why != "" {
@@ -284,17 +284,17 @@ func (s *Server) unfound() string {
 	return st.From + " names no endpoint"
 }
 
-// waitsFor describes the condition that an unsettled replica waits for.
-func (s *Server) waitsFor(pending int) string {
+// startingReason describes the condition that an unsettled replica waits for.
+func (s *Server) startingReason(pending int) string {
 	switch {
 	case !s.modelsReady():
-		return "models are being read"
+		return "loading models"
 	case s.node.Phase() == cluster.Settling:
-		return "the other replicas are looked for or caught up with"
+		return "joining the other replicas"
 	case pending == 0:
 		return "the next check of readiness is due within 20 ms"
 	}
-	return fmt.Sprintf("%d of %d endpoints are not known exactly", pending, len(s.pool.Snapshot().Endpoints))
+	return fmt.Sprintf("%d of %d endpoints are not exact yet", pending, len(s.pool.Snapshot().Endpoints))
 }
 
 // pending counts the endpoints that publish events and are not synchronized yet.
@@ -325,8 +325,8 @@ func (s *Server) checks() []admin.Check {
 		c[0].Ready, c[0].Reason = false, why
 	}
 	if p := s.pending(); p > 0 {
-		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not known exactly", p, n)
-	} else if why := s.untrue(); why != "" {
+		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not exact yet", p, n)
+	} else if why := s.wrongPredictions(); why != "" {
 		c[3].Reason = why
 	}
 	return c
@@ -404,19 +404,19 @@ func newCollector(s *Server) *collector {
 	ep := []string{"endpoint"}
 	return &collector{
 		s:      s,
-		state:  prometheus.NewDesc("grapevine_knowledge_state", "1 for the state of knowledge that an endpoint is in.", []string{"endpoint", "state"}, nil),
-		lag:    prometheus.NewDesc("grapevine_knowledge_lag_seconds", "Age of the newest event batch when it was applied; or, if that is more, how far what is known may be behind an engine that works and of which nothing comes.", ep, nil),
+		state:  prometheus.NewDesc("grapevine_knowledge_state", "1 for the current knowledge state of an endpoint.", []string{"endpoint", "state"}, nil),
+		lag:    prometheus.NewDesc("grapevine_knowledge_lag_seconds", "Age of the newest event batch when it was applied, or the time for which a working engine has sent no events, whichever is larger.", ep, nil),
 		behind: prometheus.NewDesc("grapevine_knowledge_behind_batches", "Batches known to exist and not applied.", ep, nil),
-		blocks: prometheus.NewDesc("grapevine_index_endpoint_blocks", "Blocks that an endpoint is known to hold.", ep, nil),
+		blocks: prometheus.NewDesc("grapevine_index_endpoint_blocks", "Blocks in the index for an endpoint.", ep, nil),
 		size:   prometheus.NewDesc("grapevine_index_bytes", "Memory of the index by part.", []string{"part"}, nil),
-		all:    prometheus.NewDesc("grapevine_index_blocks", "Blocks in the index, however many endpoints hold them.", nil, nil),
+		all:    prometheus.NewDesc("grapevine_index_blocks", "Distinct blocks in the index.", nil, nil),
 
 		listAge:    prometheus.NewDesc("grapevine_discovery_list_age_seconds", "Time since the source of the list of endpoints in use was last read, by this replica or by the one that provided the list.", nil, nil),
 		listOrigin: prometheus.NewDesc("grapevine_discovery_list_origin", "1 for the origin of the list of endpoints in use: source, peer, or file (of --state-dir).", []string{"origin"}, nil),
 
 		drift: prometheus.NewDesc("grapevine_share_in_flight_drift", "Requests that the replicas count as in flight at an endpoint, minus those that its engine reports as running or queued.", ep, nil),
 
-		rendered: prometheus.NewDesc("grapevine_prompts_rendered_total", "Prompts rendered as the engine does it, by configured model.", []string{"model"}, nil),
+		rendered: prometheus.NewDesc("grapevine_prompts_rendered_total", "Prompts rendered exactly, by configured model.", []string{"model"}, nil),
 		missed:   prometheus.NewDesc("grapevine_prompts_missed_total", "Prompts matched approximately or in part, by configured model, none for others, and by reason.", []string{"model", "reason"}, nil),
 	}
 }

@@ -26,8 +26,8 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	st := s.Status()
 	var state, blocks strings.Builder
-	state.WriteString("# HELP grapevine_knowledge_state 1 for the state of knowledge that an endpoint is in.\n# TYPE grapevine_knowledge_state gauge\n")
-	blocks.WriteString("# HELP grapevine_index_endpoint_blocks Blocks that an endpoint is known to hold.\n# TYPE grapevine_index_endpoint_blocks gauge\n")
+	state.WriteString("# HELP grapevine_knowledge_state 1 for the current knowledge state of an endpoint.\n# TYPE grapevine_knowledge_state gauge\n")
+	blocks.WriteString("# HELP grapevine_index_endpoint_blocks Blocks in the index for an endpoint.\n# TYPE grapevine_index_endpoint_blocks gauge\n")
 	for _, e := range st.Endpoints {
 		fmt.Fprintf(&state, "grapevine_knowledge_state{endpoint=%q,state=%q} 1\n", e.Address, e.Knowledge)
 		fmt.Fprintf(&blocks, "grapevine_index_endpoint_blocks{endpoint=%q} %d\n", e.Address, e.Blocks)

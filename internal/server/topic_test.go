@@ -54,7 +54,7 @@ func TestOtherTopicIsNamed(t *testing.T) {
 		_ = resp.Body.Close()
 		d.Done(request.Outcome{Complete: true, Status: 200, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 400, CachedTokens: 160}})
 	}
-	const named = `its publisher sends events under the topic "kv-events" alone`
+	const named = `its publisher uses only the topic "kv-events"`
 	testkit.Await(t, "the topic is named", func() bool {
 		ask()
 		st := s.Status().Endpoints[0]

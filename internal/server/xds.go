@@ -133,7 +133,7 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 		}
 		if now, replicas := x.s.pool.Snapshot(), x.replicas(ready); x.srv != nil && (now != pool || !slices.Equal(replicas, last)) {
 			pool, last = now, replicas
-			x.tell(ctx, pool, replicas)
+			x.publish(ctx, pool, replicas)
 		}
 		every := xdsEvery
 		if ready == "" {
@@ -150,8 +150,8 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 	}
 }
 
-// tell sends Envoy a new state.
-func (x *xdsShare) tell(ctx context.Context, pool *endpoint.Snapshot, replicas []string) {
+// publish sends Envoy a new state.
+func (x *xdsShare) publish(ctx context.Context, pool *endpoint.Snapshot, replicas []string) {
 	if len(pool.Endpoints) == 0 {
 		return // nothing is known yet; Envoy keeps its state
 	}

@@ -135,17 +135,17 @@ func readPayload(b []byte) (sum uint64, parts []block.Delta, err error) {
 
 // shareHead is the first page of a snapshot.
 type shareHead struct {
-	doubt bool   // may contain entries that the engine has evicted
-	have  bool   // last and sum are valid
-	last  uint64 // the last batch in the content
-	sum   uint64 // hash of that batch's payload
+	mayBeStale bool   // may contain entries that the engine has evicted
+	have       bool   // last and sum are valid
+	last       uint64 // the last batch in the content
+	sum        uint64 // hash of that batch's payload
 }
 
 const headBytes = 18
 
 func (h *shareHead) append(b []byte) []byte {
 	flags := byte(0)
-	if h.doubt {
+	if h.mayBeStale {
 		flags |= 1
 	}
 	if h.have {
@@ -160,7 +160,7 @@ func readHead(b []byte) (h shareHead, err error) {
 		return h, errWire
 	}
 	return shareHead{
-		doubt: b[1]&1 != 0, have: b[1]&2 != 0,
+		mayBeStale: b[1]&1 != 0, have: b[1]&2 != 0,
 		last: binary.LittleEndian.Uint64(b[2:]), sum: binary.LittleEndian.Uint64(b[10:]),
 	}, nil
 }

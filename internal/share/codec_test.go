@@ -320,7 +320,7 @@ func TestStoreMarksWhatWasMissed(t *testing.T) {
 		if errors.Is(err, cluster.ErrUnsure) != missed || !missed && err != nil {
 			t.Errorf("missed = %v: Apply() = %v", missed, err)
 		}
-		if n, _ := s.x.Digest(s.src); n != 6 || s.head.doubt || s.head.sum != 9 {
+		if n, _ := s.x.Digest(s.src); n != 6 || s.head.mayBeStale || s.head.sum != 9 {
 			t.Errorf("missed = %v: %d blocks, head %+v", missed, n, s.head)
 		}
 		if payloadNeeds(payload) != 1 {

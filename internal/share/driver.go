@@ -217,7 +217,7 @@ func (x *Index) step() time.Duration {
 	due, acts := now+ticks.Until(every), false
 	for _, s := range x.order {
 		f := x.facts(f, s)
-		if s.tell(now, f) && x.o.EngineRestarted != nil && s.ep.Gauges().Started.IsZero() {
+		if s.report(now, f) && x.o.EngineRestarted != nil && s.ep.Gauges().Started.IsZero() {
 			ep := s.ep
 			x.waiting.Go(func() { x.o.EngineRestarted(ep) }) // it changes the pool, which calls Set
 		}

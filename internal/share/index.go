@@ -230,7 +230,7 @@ func (x *Index) lose(s *source, inc, next uint64) {
 	}
 	x.losses.Inc()
 	s.mu.Lock()
-	s.head.doubt = true
+	s.head.mayBeStale = true
 	s.mu.Unlock()
 }
 

@@ -134,7 +134,7 @@ func TestShortPayloadElsewhere(t *testing.T) {
 	if err := b.Apply(late); !errors.Is(err, cluster.ErrUnsure) {
 		t.Errorf("Apply() = %v, want %v", err, cluster.ErrUnsure)
 	}
-	if !bs.head.doubt || !bs.head.have || bs.head.last != u.Last {
+	if !bs.head.mayBeStale || !bs.head.have || bs.head.last != u.Last {
 		t.Errorf("head %+v", bs.head)
 	}
 	engine.seq += 7 // batches that are lost

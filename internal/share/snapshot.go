@@ -94,7 +94,7 @@ func (g *indexStage) Page(p []byte) (err error) {
 		return nil
 	}
 	if n := g.blocks.Apply(&g.page); n.Refused+n.UnknownParent > 0 {
-		g.head.doubt = true
+		g.head.mayBeStale = true
 	}
 	return nil
 }

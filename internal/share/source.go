@@ -61,20 +61,20 @@ func (s *source) logged() (v cluster.SourceView, ok bool) {
 
 // shown is the published state of a source, readable at any time.
 type shown struct {
-	mode   atomic.Uint32 // plan.Mode
-	reads  atomic.Bool   // the stream is open or being opened
-	state  atomic.Uint32 // knowledge.State of the log
-	behind atomic.Uint64
-	doubt  atomic.Bool  // the log does not move while its engine works
-	quiet  atomic.Int64 // Unix ns until which a working engine's content is complete; 0: the engine is idle
-	usual  atomic.Int64 // ns for which the log of such an engine may pause
-	full   atomic.Bool  // followed since the cache was empty
-	backed atomic.Bool  // another member reads the stream too
-	final  atomic.Bool  // no member has more, so waiting does not help
-	reader atomic.Pointer[string]
-	reason atomic.Pointer[string] // why the state is not better
-	aside  atomic.Pointer[string] // why it is not shared
-	told   atomic.Int64           // Unix ns of the last applied log change
+	mode       atomic.Uint32 // plan.Mode
+	reads      atomic.Bool   // the stream is open or being opened
+	state      atomic.Uint32 // knowledge.State of the log
+	behind     atomic.Uint64
+	stalled    atomic.Bool  // the log does not move while its engine works
+	quiet      atomic.Int64 // Unix ns until which a working engine's content is complete; 0: the engine is idle
+	usual      atomic.Int64 // ns for which the log of such an engine may pause
+	full       atomic.Bool  // followed since the cache was empty
+	backed     atomic.Bool  // another member reads the stream too
+	final      atomic.Bool  // no member has more, so waiting does not help
+	reader     atomic.Pointer[string]
+	reason     atomic.Pointer[string] // why the state is not better
+	aside      atomic.Pointer[string] // why it is not shared
+	lastChange atomic.Int64           // Unix ns of the last applied log change
 }
 
 func (s *source) isMode() plan.Mode { return plan.Mode(s.shown.mode.Load()) }
@@ -95,10 +95,10 @@ type inbox struct {
 
 // reports are inputs of a plan.
 type reports struct {
-	connected, restarted, wiped, distrusted, paged bool
-	another                                        bool   // the stream shows another incarnation
-	overtaken                                      uint64 // incarnation
-	answer                                         *plan.Answer
+	connected, restarted, wiped, invalidated, paged bool
+	another                                         bool   // the stream shows another incarnation
+	overtaken                                       uint64 // incarnation
+	answer                                          *plan.Answer
 }
 
 func (b *inbox) note(f func(*reports)) {
@@ -114,9 +114,9 @@ func (b *inbox) take() (r reports) {
 	return r
 }
 
-// tell passes the reports to the source's plan. It returns whether the engine turned out to be
+// report passes the reports to the source's plan. It returns whether the engine turned out to be
 // another one.
-func (s *source) tell(now time.Duration, f plan.Facts) (another bool) {
+func (s *source) report(now time.Duration, f plan.Facts) (another bool) {
 	r := s.in.take()
 	if r.overtaken > 0 {
 		s.plan.Superseded(r.overtaken)
@@ -127,7 +127,7 @@ func (s *source) tell(now time.Duration, f plan.Facts) (another bool) {
 	if r.restarted {
 		s.plan.Restarted(r.wiped)
 	}
-	if r.distrusted {
+	if r.invalidated {
 		s.plan.Invalidated(now, f.Log)
 	}
 	if r.connected {

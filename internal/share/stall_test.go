@@ -95,8 +95,8 @@ func TestAge(t *testing.T) {
 			r.sample(c.sampled, c.runs)
 		}
 		stalls := r.look(c.at)
-		if got := r.age(c.at); stalls != c.stalls || got != c.shows || r.ranks[0].shown.doubt.Load() != c.suspect {
-			t.Errorf("%s: stalled = %v, age = %v, suspect = %v; want %v, %v, %v", c.what, stalls, got, r.ranks[0].shown.doubt.Load(), c.stalls, c.shows, c.suspect)
+		if got := r.age(c.at); stalls != c.stalls || got != c.shows || r.ranks[0].shown.stalled.Load() != c.suspect {
+			t.Errorf("%s: stalled = %v, age = %v, suspect = %v; want %v, %v, %v", c.what, stalls, got, r.ranks[0].shown.stalled.Load(), c.stalls, c.shows, c.suspect)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestWorkWithoutBlocks(t *testing.T) {
 			if c.suspectedAfter == 0 && c.requests > 0 && at > 2*time.Second && r.age(at) > 0 {
 				t.Fatalf("%s: age = %v at %v", c.what, r.age(at), at)
 			}
-			if r.ranks[0].shown.doubt.Load() {
+			if r.ranks[0].shown.stalled.Load() {
 				since = at
 			}
 		}

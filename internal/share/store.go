@@ -53,7 +53,7 @@ func (st store) Apply(d cluster.Delta) error {
 		defer st.share.scratch.Put(scratch)
 		parts, maybe, err := s.decode(d.Payload, scratch)
 		if err != nil {
-			s.head.doubt, s.head.have = true, false
+			s.head.mayBeStale, s.head.have = true, false
 			s.tails.Reset()
 			return err
 		}
@@ -67,7 +67,7 @@ func (st store) Apply(d cluster.Delta) error {
 	}
 	s.head.have, s.head.last, s.head.sum = true, d.Last, payloadSum(d.Payload)
 	if unsure {
-		s.head.doubt = true
+		s.head.mayBeStale = true
 	}
 	if unsure || missed {
 		return cluster.ErrUnsure
@@ -79,14 +79,14 @@ func (st store) Apply(d cluster.Delta) error {
 func (s *source) apply(d *block.Delta) {
 	for i := range d.Ops {
 		if d.Ops[i].Kind == block.OpClear {
-			s.head.doubt = false // earlier errors are gone
+			s.head.mayBeStale = false // earlier errors are gone
 			break
 		}
 	}
 	if len(d.Ops) > 0 {
 		s.x.Apply(s.src, d)
 		s.tails.Note(d)
-		s.shown.told.Store(monotime.Now().UnixNano())
+		s.shown.lastChange.Store(monotime.Now().UnixNano())
 	}
 }
 

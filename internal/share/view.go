@@ -41,7 +41,7 @@ func (x *Index) Age(id block.EndpointID) (age time.Duration) {
 func (x *Index) LastEvent(id block.EndpointID) int64 {
 	at := x.events.LastEvent(id)
 	for _, s := range (*x.byEndpoint.Load())[id] {
-		at = max(at, s.shown.told.Load())
+		at = max(at, s.shown.lastChange.Load())
 	}
 	return at
 }
@@ -72,7 +72,7 @@ func (x *Index) Reason(id block.EndpointID) string {
 		}
 	}
 	for _, s := range (*x.byEndpoint.Load())[id] {
-		if s.shown.doubt.Load() && s.isMode() == plan.Direct {
+		if s.shown.stalled.Load() && s.isMode() == plan.Direct {
 			return whySilent
 		}
 	}
@@ -103,7 +103,7 @@ func (x *Index) read(id block.EndpointID) events.Knowledge {
 			read, backed = true, backed && s.shown.backed.Load()
 		}
 		if s.isMode() == plan.Direct {
-			if direct = true; s.shown.doubt.Load() {
+			if direct = true; s.shown.stalled.Load() {
 				k.State = min(k.State, knowledge.CatchingUp)
 			}
 			continue
@@ -177,7 +177,7 @@ func (x *Index) Invalidate(id block.EndpointID) {
 			alone = true
 			continue
 		}
-		s.in.note(func(r *reports) { r.distrusted = true })
+		s.in.note(func(r *reports) { r.invalidated = true })
 	}
 	if alone {
 		x.events.Invalidate(id)
@@ -224,7 +224,7 @@ func (x *Index) State(id block.EndpointID) knowledge.State {
 			read, backed = true, backed && s.shown.backed.Load()
 		}
 		if s.isMode() == plan.Direct {
-			if direct = true; s.shown.doubt.Load() {
+			if direct = true; s.shown.stalled.Load() {
 				here = knowledge.CatchingUp
 			}
 			continue
@@ -254,7 +254,7 @@ func (x *Index) NotShared() string {
 func (x *Index) still() string {
 	n, longest, which, now := 0, time.Duration(0), "", monotime.Now()
 	for name, s := range *x.byName.Load() {
-		if age := s.shown.behindBy(now); age > 0 && s.shown.doubt.Load() {
+		if age := s.shown.behindBy(now); age > 0 && s.shown.stalled.Load() {
 			n++
 			if age > longest || age == longest && name < which {
 				longest, which = age, name

@@ -76,8 +76,8 @@ func Hits(cached, prompt uint64) string {
 	return fmt.Sprintf("%.0f%%", 100*float64(cached)/float64(prompt))
 }
 
-// Troubles describes what is wrong with an endpoint, one line each.
-func Troubles(e *server.EndpointStatus) (lines []string) {
+// Problems describes what is wrong with an endpoint, one line each.
+func Problems(e *server.EndpointStatus) (lines []string) {
 	say := func(what, why string) { lines = append(lines, "("+what+"): "+why) }
 	if e.Health.State == "unreached" {
 		say("unreached", "no replica has reached it yet")
@@ -117,8 +117,8 @@ func untrusted(h *server.HealthStatus) string {
 	return line
 }
 
-// CompareTrouble orders endpoints by the urgency of their problems, then by address.
-func CompareTrouble(a, b *server.EndpointStatus) int {
+// CompareProblems orders endpoints by the urgency of their problems, then by address.
+func CompareProblems(a, b *server.EndpointStatus) int {
 	switch {
 	case len(a.Problems) == 0 && len(b.Problems) == 0:
 		return cmp.Compare(a.Address, b.Address)

@@ -137,14 +137,14 @@ func (v *view) key(e *tcell.EventKey) (quit bool) {
 	case tcell.KeyEscape:
 		s.help, s.filter = false, ""
 	case tcell.KeyRune:
-		return v.letter(e.Rune())
+		return v.handleKey(e.Rune())
 	default:
 	}
 	return false
 }
 
-// letter handles a key with a letter.
-func (v *view) letter(r rune) (quit bool) {
+// handleKey handles a key with a letter.
+func (v *view) handleKey(r rune) (quit bool) {
 	s := &v.state
 	switch r {
 	case 'q':

@@ -51,7 +51,7 @@ func most[T cmp.Ordered](of func(*row) T) func(a, b *row) int {
 }
 
 var sortings = []sorting{
-	{"trouble", func(a, b *row) int { return statustext.CompareTrouble(a.EndpointStatus, b.EndpointStatus) }},
+	{"trouble", func(a, b *row) int { return statustext.CompareProblems(a.EndpointStatus, b.EndpointStatus) }},
 	{"endpoint", func(a, b *row) int { return cmp.Compare(a.Address, b.Address) }},
 	{"in flight", most(func(r *row) int64 { return r.InFlight })},
 	{"waiting", most(func(r *row) int { return r.Waiting })},
@@ -144,7 +144,7 @@ func (b *board) endpointLines(s *state, width, room int) []line {
 	s.selected = min(s.selected, len(list)-1)
 	var detail []line
 	if s.selected >= 0 && room > 0 {
-		for _, t := range statustext.Troubles(list[s.selected].EndpointStatus) {
+		for _, t := range statustext.Problems(list[s.selected].EndpointStatus) {
 			detail = append(detail, line{{fit(list[s.selected].Address+" "+t, width, false), plain}})
 		}
 		detail = detail[:min(len(detail), max(room-4, 0), 3)]

@@ -312,7 +312,7 @@ func (a *Format) Classify(event []byte) State {
 	}
 	for _, c := range choices {
 		switch {
-		case spoken(c):
+		case hasContent(c):
 			return Content
 		case declined(c):
 			return Declined
@@ -379,13 +379,13 @@ func IsField(line []byte, name string) bool {
 	return len(line) == len(name) || line[len(name)] == ':' || line[len(name)] == '\r' || line[len(name)] == '\n'
 }
 
-// spoken reports whether a chunk's choice has any content.
-func spoken(choice []byte) bool {
+// hasContent reports whether a chunk's choice has any content.
+func hasContent(choice []byte) bool {
 	o, err := Parse(choice)
 	if err != nil {
 		return true
 	}
-	if reason := o.Get("finish_reason"); said(reason) && string(reason) != declines || said(o.Get("text")) || said(o.Get("token_ids")) {
+	if reason := o.Get("finish_reason"); isNonEmpty(reason) && string(reason) != declines || isNonEmpty(o.Get("text")) || isNonEmpty(o.Get("token_ids")) {
 		return true
 	}
 	delta := o.Get("delta")
@@ -394,15 +394,15 @@ func spoken(choice []byte) bool {
 		return false
 	}
 	for _, key := range d.Keys() {
-		if key != "role" && said(d.Get(key)) {
+		if key != "role" && isNonEmpty(d.Get(key)) {
 			return true
 		}
 	}
 	return false
 }
 
-// said reports whether a value is more than null, "", [] or {}.
-func said(value []byte) bool {
+// isNonEmpty reports whether a value is more than null, "", [] or {}.
+func isNonEmpty(value []byte) bool {
 	return !IsNull(value) && len(value) > 2
 }
 

@@ -141,7 +141,7 @@ func (s *Server) inspect(in *bodies.Intake) bool {
 			r.Body = io.NopCloser(strings.NewReader(strings.Repeat(" ", space)))
 			return true
 		} else if err != nil || space > maxSpace {
-			writeError(w, http.StatusBadRequest, "the request body broke off, or begins with white space alone")
+			writeError(w, http.StatusBadRequest, "the request body ended early, or starts with white space only")
 			return false
 		}
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {

@@ -47,7 +47,7 @@ func newContinuing(r prometheus.Registerer) *continuing {
 	c := &continuing{
 		open:      newDeaths(),
 		continued: prometheus.NewCounter(name("continued_total", "Streams that another engine completed after their engine had died.")),
-		refused:   prometheus.NewCounterVec(name("not_continued_total", "Streams of engines that died which broke off at the client, by the reason why no other engine completed them."), []string{"reason"}),
+		refused:   prometheus.NewCounterVec(name("not_continued_total", "Streams that ended early because their engine died, by the reason why no other engine completed them."), []string{"reason"}),
 	}
 	for _, reason := range continuation.Reasons() {
 		c.refused.WithLabelValues(string(reason))

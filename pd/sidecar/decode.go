@@ -27,9 +27,9 @@ type leg struct {
 	// again means that a failure before the first content is returned rather than forwarded to the
 	// client.
 	again bool
-	// doubted means that a rejection is returned too while a retry is possible: the cause may be
+	// suspectTransfer means that a rejection is returned too while a retry is possible: the cause may be
 	// the KV transfer.
-	doubted bool
+	suspectTransfer bool
 	// dropped cancels the leg before its first content.
 	dropped <-chan struct{}
 	start   time.Time
@@ -54,12 +54,12 @@ func (d *leg) cachedTokens() int {
 
 // fault is why a decode leg did not complete.
 type fault struct {
-	err    error
-	before bool // nothing was sent to the client
-	unsent bool // the engine did not receive the whole request
-	stale  bool // a reused idle connection was closed by the engine
-	lethal bool // it may be the death of the engine: a broken connection, or an error other than 503
-	answer *errorAnswer
+	err        error
+	before     bool // nothing was sent to the client
+	unsent     bool // the engine did not receive the whole request
+	stale      bool // a reused idle connection was closed by the engine
+	mayBeDeath bool // it may be the death of the engine: a broken connection, or an error other than 503
+	answer     *errorAnswer
 }
 
 // errorAnswer is an engine's complete error response. It is forwarded if the engine survives.
@@ -92,12 +92,12 @@ func (x *exchange) decode(d leg) *fault {
 	}
 	x.enter()
 	f := x.sendDecode(d)
-	x.leave(f != nil && (f.lethal || !f.before) && x.r.Context().Err() == nil, f != nil && errors.Is(f.err, errEngine5) && !d.doubted)
+	x.leave(f != nil && (f.mayBeDeath || !f.before) && x.r.Context().Err() == nil, f != nil && errors.Is(f.err, errEngine5) && !d.suspectTransfer)
 	x.endDecode(d.trace, f)
-	kills := f != nil && f.before && f.lethal && x.r.Context().Err() == nil
+	kills := f != nil && f.before && f.mayBeDeath && x.r.Context().Err() == nil
 	confessed := kills && errors.Is(f.err, errEngine5)
 	// A failed KV transfer is no confession that concerns other requests.
-	of := x.leaveDecode(kills, confessed && !d.doubted)
+	of := x.leaveDecode(kills, confessed && !d.suspectTransfer)
 	if f == nil || !f.unsent { // otherwise the engine may have died of an earlier leg
 		x.decodeDeath, x.confessed = of, confessed
 	}
@@ -145,7 +145,7 @@ func (x *exchange) sendDecode(d leg) *fault {
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				x.s.salt.Store(nil) // the engine's cache is gone too
 			}
-			f.stale, f.lethal = wire.stale(d.start), !f.unsent
+			f.stale, f.mayBeDeath = wire.stale(d.start), !f.unsent
 		}
 		return f
 	}
@@ -192,14 +192,14 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *headWatch) *fault {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode < 300 && len(codings(resp.Header)) > 0: // it may contain members that clients must not see
-		x.fail(http.StatusBadGateway, "the engine's answer is compressed, which it was asked not to be")
+		x.fail(http.StatusBadGateway, "the engine's answer is compressed although the request forbids it")
 		return nil
 	case resp.StatusCode >= 500 && d.again:
 		spend(resp)
-		return &fault{err: errEngine5, before: true, lethal: resp.StatusCode != http.StatusServiceUnavailable}
+		return &fault{err: errEngine5, before: true, mayBeDeath: resp.StatusCode != http.StatusServiceUnavailable}
 	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusServiceUnavailable:
 		return x.holdError(resp, d)
-	case (resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity) && d.doubted && x.decodes < maxAttempts:
+	case (resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity) && d.suspectTransfer && x.decodes < maxAttempts:
 		spend(resp)
 		return &fault{err: errRefused, before: true}
 	case resp.StatusCode == http.StatusOK && resp.ContentLength == 0: // engines never send empty responses
@@ -226,12 +226,12 @@ func (x *exchange) holdError(resp *http.Response, d *leg) *fault {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHead+1))
 	switch {
 	case err != nil:
-		return &fault{err: err, before: true, lethal: true}
+		return &fault{err: err, before: true, mayBeDeath: true}
 	case len(text) > maxHead:
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(text), resp.Body))
 		return x.passWhole(resp, d)
 	}
-	return &fault{err: errEngine5, before: true, lethal: true, answer: &errorAnswer{resp, text}}
+	return &fault{err: errEngine5, before: true, mayBeDeath: true, answer: &errorAnswer{resp, text}}
 }
 
 // spend drains a discarded response, so that its connection can be reused.
@@ -262,7 +262,7 @@ func (x *exchange) passJSON(resp *http.Response, d *leg, head *headWatch) *fault
 	case err != nil && head.state.Load() == watchCancelled:
 		return &fault{err: errHead, before: true}
 	case err != nil:
-		return &fault{err: err, before: true, lethal: !errors.Is(err, bodies.ErrMemory)}
+		return &fault{err: err, before: true, mayBeDeath: !errors.Is(err, bodies.ErrMemory)}
 	case int64(len(text)) > x.s.o.MaxBody: // never forward a truncated response
 		x.fail(http.StatusBadGateway, "the engine's answer is too large")
 		return nil
@@ -306,7 +306,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 		}
 		x.reportKVTransfer()
 	}
-	x.tellFaults()
+	x.reportFaults()
 	x.status = resp.StatusCode
 	x.s.answers.Add(1)
 	if length < 0 {
@@ -349,12 +349,12 @@ func (x *exchange) finish(f *fault) {
 		x.flush() // so that the client sees that it has begun
 		panic(http.ErrAbortHandler)
 	case errors.Is(f.err, errHead):
-		x.fail(http.StatusGatewayTimeout, "the engine hangs: neither its answers nor its metrics move")
+		x.fail(http.StatusGatewayTimeout, "the engine hangs: neither its answers nor its metrics make progress")
 	case errors.Is(f.err, errEngine5), errors.Is(f.err, errBroken): // another decode engine may serve it
 		x.s.m.unreachable.Inc()
-		x.fail(http.StatusServiceUnavailable, "the engine failed before it had answered")
+		x.fail(http.StatusServiceUnavailable, "the engine failed before it answered")
 	default:
-		x.tellFaults()
+		x.reportFaults()
 		x.s.unreachable(x.w, f.err)
 	}
 }

@@ -194,7 +194,7 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 		x.finish(x.decode(whole))
 		return
 	}
-	d.again, d.doubted = true, true
+	d.again, d.suspectTransfer = true, true
 	fault := x.decode(d)
 	if fault != nil && fault.unsent && x.r.Context().Err() != nil {
 		release()
@@ -284,7 +284,7 @@ func (x *exchange) fallBack() {
 		return
 	}
 	if x.s.o.NoFallback {
-		x.fail(http.StatusServiceUnavailable, "no prefill engine could be asked")
+		x.fail(http.StatusServiceUnavailable, "no prefill engine could be reached")
 		return
 	}
 	x.s.m.retries.WithLabelValues("no_prefill").Inc()

@@ -26,7 +26,7 @@ func (k *Ranks) At(rank int) http.Handler {
 			a, err := netip.ParseAddrPort(named)
 			n := int(a.Port()) - k.Port
 			if err != nil || n < 0 || n >= len(k.Servers) {
-				writeError(w, http.StatusBadRequest, "the data-parallel rank that the picker names is not served here")
+				writeError(w, http.StatusBadRequest, "this sidecar does not serve the data-parallel rank chosen by the picker")
 				return
 			}
 			s = k.Servers[n]

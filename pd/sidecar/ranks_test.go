@@ -47,6 +47,6 @@ func TestRanks(t *testing.T) {
 	f(0, "10.0.0.9:8001", "", 200, `{"engine":1,"rank":"7"}`)
 	f(1, "[fd00::9]:8002", prefill, 200, `{"engine":2,"rank":""}`)
 	for _, bad := range []string{"10.0.0.9:8003", "10.0.0.9:7999", "10.0.0.9", "x", "8001"} {
-		f(0, bad, prefill, 400, "the data-parallel rank that the picker names is not served here")
+		f(0, bad, prefill, 400, "this sidecar does not serve the data-parallel rank chosen by the picker")
 	}
 }

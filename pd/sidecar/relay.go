@@ -35,12 +35,12 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *headWatch) *fau
 			return &fault{err: errHead, before: true}
 		}
 		if !open && err != nil && !errors.Is(err, io.EOF) {
-			return &fault{err: errBroken, before: true, lethal: true}
+			return &fault{err: errBroken, before: true, mayBeDeath: true}
 		}
 		if event != nil && !open {
 			switch state := x.api.Classify(event); {
 			case state == kvtransfer.Faulty && d.again:
-				return &fault{err: errEngine5, before: true, lethal: true}
+				return &fault{err: errEngine5, before: true, mayBeDeath: true}
 			case state == kvtransfer.Faulty:
 				return x.holdFaulty(resp, &e, held+len(event))
 			case state == kvtransfer.Declined && d.asks:
@@ -96,9 +96,9 @@ func (x *exchange) holdFaulty(resp *http.Response, e *sse.Events, n int) *fault 
 		text = append(text, e.Take(len(event))...)
 		switch {
 		case errors.Is(err, io.EOF):
-			return &fault{err: errEngine5, before: true, lethal: true, answer: &errorAnswer{resp, text}}
+			return &fault{err: errEngine5, before: true, mayBeDeath: true, answer: &errorAnswer{resp, text}}
 		case err != nil || len(text) > maxHead:
-			return &fault{err: errBroken, before: true, lethal: true}
+			return &fault{err: errBroken, before: true, mayBeDeath: true}
 		}
 	}
 }

@@ -135,14 +135,14 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	webSocket := len(asked) == 1 && strings.EqualFold(strings.TrimSpace(asked[0]), "websocket")
 	switch {
 	case r.ProtoMajor != 1 && !(r.ProtoMajor == 2 && r.TLS != nil && r.TLS.NegotiatedProtocol == "h2"): // or a preface without HTTP/2
-		writeError(w, http.StatusHTTPVersionNotSupported, "HTTP/1.1 is spoken here, and HTTP/2 over TLS")
+		writeError(w, http.StatusHTTPVersionNotSupported, "this port serves HTTP/1.1, and HTTP/2 over TLS only")
 		return false
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		writeError(w, http.StatusMethodNotAllowed, "no tunnels are opened here")
 		return false
 	case len(asked) == 0 || webSocket && r.Method == http.MethodGet && s.o.WebSockets:
 	case webSocket:
-		writeError(w, http.StatusForbidden, "WebSockets are not passed on: KV transfer fields in them cannot be looked for")
+		writeError(w, http.StatusForbidden, "WebSockets are not supported: KV transfer fields inside them cannot be checked")
 		return false
 	default: // h2c, which would give the client an uninspected connection
 		r.Header.Del("Upgrade")
@@ -296,7 +296,7 @@ func dropHops(h http.Header) {
 
 // fail responds with an error in the engines' format.
 func (x *exchange) fail(status int, message string) {
-	x.tellFaults()
+	x.reportFaults()
 	x.traceFailure(status, message)
 	writeError(x.w, status, message)
 }
@@ -304,8 +304,8 @@ func (x *exchange) fail(status int, message string) {
 // reportKVTransfer adds the report to the response header.
 func (x *exchange) reportKVTransfer() { x.w.Header().Set(request.HeaderKVTransfer, x.report.Text()) }
 
-// tellFaults adds the failed prefill legs to the response header.
-func (x *exchange) tellFaults() {
+// reportFaults adds the failed prefill legs to the response header.
+func (x *exchange) reportFaults() {
 	if text := x.report.Faults.Text(); text != "" {
 		x.w.Header().Set(request.HeaderFaults, text)
 	}

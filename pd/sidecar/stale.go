@@ -49,17 +49,17 @@ type transferWatch struct {
 	ended  chan struct{}
 
 	// Written before ended is closed.
-	before   float64
-	counted  bool // before is valid
-	failures float64
-	noted    bool // failures is valid
-	steady   bool // the decode engine answered throughout
+	before        float64
+	counted       bool // before is valid
+	failures      float64
+	noted         bool // failures is valid
+	uninterrupted bool // the decode engine answered throughout
 }
 
 // watchTransfer starts to watch the transfer of a prefill leg.
 func (x *exchange) watchTransfer(p *prefilled) *transferWatch {
 	ctx, cancel := context.WithCancel(x.r.Context())
-	w := &transferWatch{s: x.s, base: x.prefillBase(p.target), since: p.at, cancel: cancel, ended: make(chan struct{}), steady: true}
+	w := &transferWatch{s: x.s, base: x.prefillBase(p.target), since: p.at, cancel: cancel, ended: make(chan struct{}), uninterrupted: true}
 	go w.run(ctx)
 	return w
 }
@@ -78,7 +78,7 @@ func (w *transferWatch) run(ctx context.Context) {
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
-			w.steady = w.steady && w.s.o.Now().Sub(last) < 3*every
+			w.uninterrupted = w.uninterrupted && w.s.o.Now().Sub(last) < 3*every
 			return
 		case <-tick.C:
 		}
@@ -95,7 +95,7 @@ func (w *transferWatch) run(ctx context.Context) {
 			continue
 		}
 		now := w.s.o.Now()
-		w.steady = w.steady && answered && now.Sub(last) < 3*every
+		w.uninterrupted = w.uninterrupted && answered && now.Sub(last) < 3*every
 		last = now
 	}
 }
@@ -119,7 +119,7 @@ func (w *transferWatch) stale(ctx context.Context) bool {
 	if now, ok := w.s.sum(ctx, w.s.engine, w.s.o.Lease/3, failureCounters...); w.noted && ok && now != w.failures {
 		return true
 	}
-	return !w.steady
+	return !w.uninterrupted
 }
 
 // answersWithin reports whether the decode engine answers a health check within a time.

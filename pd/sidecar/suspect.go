@@ -210,9 +210,9 @@ type sign uint8
 const (
 	unknown sign = iota
 	alive
-	down   // it refuses connections
-	sick   // its /health answers 503, like an API server without its core
-	absent // its host does not answer
+	down      // it refuses connections
+	unhealthy // its /health answers 503, like an API server without its core
+	absent    // its host does not answer
 )
 
 // check requests the /health of an engine.
@@ -238,7 +238,7 @@ func (s *Server) check(ctx context.Context, base *url.URL) sign {
 	spend(resp)
 	resp.Body.Close()
 	if resp.StatusCode == http.StatusServiceUnavailable {
-		return sick
+		return unhealthy
 	}
 	return alive
 }
@@ -266,7 +266,7 @@ func (s *Server) dies(ctx context.Context, base *url.URL, window time.Duration) 
 		select {
 		case <-limit.C:
 			last = s.check(ctx, base)
-			return last == down || last == sick, survived
+			return last == down || last == unhealthy, survived
 		case <-ctx.Done():
 			return false, survived
 		case <-time.After(pollEvery):

@@ -71,7 +71,7 @@ func (x *exchange) answered(p *prefilled, choice []byte) {
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	x.reportKVTransfer()
-	x.tellFaults()
+	x.reportFaults()
 	x.w.WriteHeader(http.StatusOK)
 	_, _ = x.w.Write(body) // the client may have disconnected
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 )
 
-// trouble is the reason a remote prefill failed. The decode engine then prefills locally, so
+// prefillFailure is the reason a remote prefill failed. The decode engine then prefills locally, so
 // clients see no error and the log is the only record.
-type trouble uint8
+type prefillFailure uint8
 
 const (
-	refusedLeg trouble = iota
+	refusedLeg prefillFailure = iota
 	lateLeg
 	brokenLeg
 	failedLeg
@@ -30,25 +30,25 @@ const (
 	tooOld
 	readFreed
 	notAllowed
-	numTroubles
+	numPrefillFailures
 )
 
-// troubles maps failures to descriptions and hints.
-var troubles = [numTroubles]struct{ what, look string }{
-	refusedLeg:     {"no connection to the prefill engine", "is it up, does it listen on more than localhost, and is the port its own?"},
-	lateLeg:        {"the prefill engine does not answer in time", "is it overloaded or stuck, or --prefill-timeout shorter than its longest prompts take?"},
-	brokenLeg:      {"the prefill engine breaks the connection off", "has it been started again, and if it serves TLS, is --enable-tls prefiller given?"},
-	failedLeg:      {"the prefill engine answers with an error", "its own log says why"},
-	garbageLeg:     {"the prefill engine's answer is not one", "is the port that of an engine, and does --enable-tls prefiller say what it speaks?"},
-	tlsLeg:         {"no TLS with the prefill engine", "does it serve TLS as --enable-tls prefiller says, with a certificate that is trusted here and names its address?"},
-	credentials:    {"the prefill engine refuses the request's key", "have both engines the same keys?"},
-	unknownModel:   {"the prefill engine does not know the model", "do both engines serve it under the same name?"},
-	noRanks:        {"the prefill engine's bootstrap server does not tell its ranks", "is it up, and --mooncake-bootstrap-port its port?"},
-	handedNothing:  {"the prefill engine hands nothing over", "has it the KV connector that --kv-connector names, and the role of a producer?"},
-	transferFailed: {"decode fails with what prefill has handed over", "are both engines of one version, model and cache format, and does the decode engine reach the address that prefill names (VLLM_NIXL_SIDE_CHANNEL_HOST)?"},
-	tooOld:         {"KV transfers are too old when decode is asked", "is --lease the time that the prefill engines keep blocks?"},
-	readFreed:      {"a KV transfer may have read blocks that the prefill engine had freed; the answer was withheld and computed again", "was an engine or this process stopped for longer than --lease? Prefixes cached at the decode engine are unused until it restarts"},
-	notAllowed:     {"prefill targets refused: neither signed by a picker nor listed", "is the picker's key in --verify-key-file, or the engine in --endpoints or --allow, and are the clocks right?"},
+// prefillFailures maps failures to descriptions and hints.
+var prefillFailures = [numPrefillFailures]struct{ what, look string }{
+	refusedLeg:     {"no connection to the prefill engine", "check that it runs, listens on more than localhost, and uses this port"},
+	lateLeg:        {"the prefill engine did not answer in time", "check its load, and that --prefill-timeout is longer than its longest prompts need"},
+	brokenLeg:      {"the prefill engine closed the connection", "check whether it restarted; if it serves TLS, set --enable-tls prefiller"},
+	failedLeg:      {"the prefill engine answered with an error", "read its log for the reason"},
+	garbageLeg:     {"the prefill engine's answer is not valid HTTP or JSON", "check that the port belongs to an engine, and that --enable-tls prefiller matches its protocol"},
+	tlsLeg:         {"TLS with the prefill engine failed", "check that --enable-tls prefiller matches the engine, and that its certificate is trusted and names its address"},
+	credentials:    {"the prefill engine rejected the request's API key", "give both engines the same keys"},
+	unknownModel:   {"the prefill engine does not serve the model", "serve the model under the same name at both engines"},
+	noRanks:        {"the prefill engine's bootstrap server does not list its ranks", "check that it runs, and that --mooncake-bootstrap-port is its port"},
+	handedNothing:  {"the prefill engine returned no KV transfer", "check that its KV connector matches --kv-connector, and that its role is producer or both"},
+	transferFailed: {"the decode engine failed with the KV transfer", "check that both engines have the same version, model and cache format, and that decode can reach the prefill engine's VLLM_NIXL_SIDE_CHANNEL_HOST"},
+	tooOld:         {"the KV transfer expired before decode received the request", "set --lease to the time for which prefill engines keep blocks"},
+	readFreed:      {"a KV transfer may have read blocks that the prefill engine had freed; the answer was withheld and computed again", "an engine or this process paused for longer than --lease; affected prefixes at the decode engine stay unused until it restarts"},
+	notAllowed:     {"prefill targets rejected: neither signed by a picker nor listed", "add the picker's key to --verify-key-file, or the engine to --endpoints or --allow, and check the clocks"},
 }
 
 // complaintEvery is the minimum interval between logs of the same failure.
@@ -57,12 +57,12 @@ const complaintEvery = time.Minute
 // complaints rate-limits the logs of each failure. It is safe for concurrent use.
 type complaints struct {
 	mu    sync.Mutex
-	last  [numTroubles]time.Time
-	quiet [numTroubles]int
+	last  [numPrefillFailures]time.Time
+	quiet [numPrefillFailures]int
 }
 
 // complain logs a failure with a hint.
-func (s *Server) complain(t trouble, target string, err error) {
+func (s *Server) complain(t prefillFailure, target string, err error) {
 	now, c := s.o.Now(), &s.complaints
 	c.mu.Lock()
 	if !c.last[t].IsZero() && now.Sub(c.last[t]) < complaintEvery {
@@ -73,7 +73,7 @@ func (s *Server) complain(t trouble, target string, err error) {
 	more := c.quiet[t]
 	c.last[t], c.quiet[t] = now, 0
 	c.mu.Unlock()
-	args := []any{"what", troubles[t].what, "look_at", troubles[t].look, "since_last", more}
+	args := []any{"what", prefillFailures[t].what, "look_at", prefillFailures[t].look, "since_last", more}
 	if target != "" {
 		args = append(args, "target", target)
 	}
@@ -94,7 +94,7 @@ func (s *Server) complainOf(p *prefilled) {
 	case p.rejected && p.status == http.StatusNotFound:
 		s.complain(unknownModel, p.target, nil)
 	default:
-		if t, ok := map[kvtransfer.Fault]trouble{
+		if t, ok := map[kvtransfer.Fault]prefillFailure{
 			kvtransfer.Refused: refusedLeg, kvtransfer.Timeout: lateLeg, kvtransfer.Broken: brokenLeg, kvtransfer.Failed: failedLeg, kvtransfer.Garbage: garbageLeg,
 		}[p.fault]; ok {
 			s.complain(t, p.target, p.err)

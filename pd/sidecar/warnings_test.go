@@ -51,17 +51,17 @@ func TestComplaints(t *testing.T) {
 	}{
 		{"all well", prefiller(t, says(200, soundPrefill)), nil, nil, ""},
 		{"nobody there", parts.FreeAddress(t), nil, nil, "no connection to the prefill engine"},
-		{"TLS to one that speaks none", prefiller(t, says(200, soundPrefill)), nil, func(o *Options) { o.PrefillTLS = true }, "no TLS with the prefill engine"},
-		{"a certificate of nobody's", strings.TrimPrefix(secure.URL, "https://"), nil, func(o *Options) { o.PrefillTLS = true }, "no TLS with the prefill engine"},
-		{"no TLS to one that wants it", strings.TrimPrefix(secure.URL, "https://"), nil, nil, "no TLS with the prefill engine"},
-		{"another key", prefiller(t, says(401, `{"error":"x"}`)), nil, nil, "refuses the request's key"},
-		{"another model", prefiller(t, says(404, `{"error":"x"}`)), nil, nil, "does not know the model"},
+		{"TLS to one that speaks none", prefiller(t, says(200, soundPrefill)), nil, func(o *Options) { o.PrefillTLS = true }, "TLS with the prefill engine failed"},
+		{"a certificate of nobody's", strings.TrimPrefix(secure.URL, "https://"), nil, func(o *Options) { o.PrefillTLS = true }, "TLS with the prefill engine failed"},
+		{"no TLS to one that wants it", strings.TrimPrefix(secure.URL, "https://"), nil, nil, "TLS with the prefill engine failed"},
+		{"another key", prefiller(t, says(401, `{"error":"x"}`)), nil, nil, "rejected the request's API key"},
+		{"another model", prefiller(t, says(404, `{"error":"x"}`)), nil, nil, "does not serve the model"},
 		{"a bad request", prefiller(t, says(400, `{"error":"x"}`)), nil, nil, ""},
 		{"a full queue", prefiller(t, says(503, `{"error":"x"}`)), nil, nil, ""},
-		{"no connector", prefiller(t, says(200, `{"kv_transfer_params":null}`)), nil, nil, "hands nothing over"},
-		{"no engine", prefiller(t, says(200, `<html>`)), nil, nil, "the prefill engine's answer is not one"},
-		{"late", prefiller(t, slow), nil, func(o *Options) { o.Prefill = 20 * time.Millisecond }, "does not answer in time"},
-		{"no bootstrap server", prefiller(t, says(200, "{}")), nil, func(o *Options) { o.Connector, o.BootstrapPort = Mooncake, 1 }, "bootstrap server does not tell its ranks"},
+		{"no connector", prefiller(t, says(200, `{"kv_transfer_params":null}`)), nil, nil, "returned no KV transfer"},
+		{"no engine", prefiller(t, says(200, `<html>`)), nil, nil, "the prefill engine's answer is not valid HTTP or JSON"},
+		{"late", prefiller(t, slow), nil, func(o *Options) { o.Prefill = 20 * time.Millisecond }, "did not answer in time"},
+		{"no bootstrap server", prefiller(t, says(200, "{}")), nil, func(o *Options) { o.Connector, o.BootstrapPort = Mooncake, 1 }, "bootstrap server does not list its ranks"},
 		{"not signed or listed", "10.0.0.1:80", nil, func(o *Options) { o.Targets = Listed{} }, "neither signed by a picker nor listed"},
 		{"other versions", prefiller(t, says(200, soundPrefill)), func(w http.ResponseWriter, r *http.Request) {
 			if text, _ := io.ReadAll(r.Body); bytes.Contains(text, []byte(keyKVTransfer)) {
@@ -69,7 +69,7 @@ func TestComplaints(t *testing.T) {
 				return
 			}
 			says(200, whole)(w, r)
-		}, nil, "decode fails with what prefill has handed over"},
+		}, nil, "the decode engine failed with the KV transfer"},
 		{"a decode engine that fails anyway", prefiller(t, says(200, soundPrefill)), says(500, "{}"), nil, ""},
 	} {
 		engine := c.engine

@@ -214,12 +214,12 @@ func TestSlowBodies(t *testing.T) {
 			{"passed on", "/v1/audio/transcriptions", "multipart/form-data; boundary=x", "--x\r\n", "--x--\r\n"},
 		} {
 			status, took, nc := send(c.path, "application/json\r\nContent-Encoding: gzip", "", "x", "", 1000, time.Second)
-			if status == 200 || took > bodies.Patience+time.Second {
+			if status == 200 || took > bodies.IdleTimeout+time.Second {
 				t.Errorf("a byte a second of what is refused unread, %s: %d after %v", c.name, status, took)
 			}
 			_ = nc.Close()
 			status, took, nc = send(c.path, c.kind, c.first, "x", c.last, 1000, time.Second)
-			if status == 200 || took < bodies.Patience || took > bodies.Patience+time.Second {
+			if status == 200 || took < bodies.IdleTimeout || took > bodies.IdleTimeout+time.Second {
 				t.Errorf("a byte a second, %s: %d after %v", c.name, status, took)
 			}
 			_ = nc.Close()

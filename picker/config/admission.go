@@ -36,7 +36,7 @@ func (b *builder) readDetector(top, flow strict.Node) {
 			if inner.Found() {
 				at = inner
 			}
-			at.Problem("a saturation detector is meant, such as "+defaultDetector, "%s is %s", in.name, article(in.typ.Kind))
+			at.Problem("name a saturation detector, such as "+defaultDetector, "%s is %s", in.name, article(in.typ.Kind))
 		}
 		return
 	}
@@ -63,7 +63,7 @@ func (b *builder) topDetector(n strict.Node) *instance {
 	}
 	in := &instance{name: defaultDetector, node: n, params: n, broken: true, refs: 1}
 	if old := b.byName[in.name]; old != nil {
-		n.Problem(firstOnLine(old.node), "thresholds here, and a plugin %s besides", in.name)
+		n.Problem(firstOnLine(old.node), "thresholds are set both here and by plugin %s", in.name)
 		return old
 	}
 	b.build(in, defaultDetector, n)

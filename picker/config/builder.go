@@ -85,7 +85,7 @@ func (b *builder) document(root strict.Node) {
 func (b *builder) header(doc *strict.Object) bool {
 	if kind := doc.Field("kind"); kind.IsText() {
 		if s, _ := kind.Text(); s == "ConfigMap" {
-			kind.Problem("give the file that is in its data", "this is a ConfigMap, not an %s", kindName)
+			kind.Problem("pass the file stored in its data", "this is a ConfigMap, not an %s", kindName)
 			return false
 		}
 	}
@@ -95,7 +95,7 @@ func (b *builder) header(doc *strict.Object) bool {
 	doc.Need("kind").Enum(kindName)
 	b.out.effective.Kind = kindName
 	if n := doc.Field("profileHandler"); n.Found() {
-		n.Problem("list it under plugins", "the profile handler is a plugin like others, not a part of its own")
+		n.Problem("list it under plugins", "the profile handler is a plugin, not a separate section")
 	}
 	return true
 }
@@ -117,14 +117,14 @@ func (b *builder) gates(n strict.Node) {
 		name, value, set := strings.Cut(s, "=")
 		on, err := strconv.ParseBool(strings.ToLower(strings.TrimSpace(value)))
 		if set && err != nil {
-			e.Problem("name, name=true or name=false", "%s: %q is no feature gate", e.Path(), s)
+			e.Problem("name, name=true or name=false", "%s: %q is not a feature gate", e.Path(), s)
 			continue
 		}
 		b.out.Gates[name] = on || !set
 		if meaning, known := knownGates[name]; !known {
-			b.note(e, strict.DidYouMean(name, gateNames()), "feature gate %s is not known and changes nothing", name)
+			b.note(e, strict.DidYouMean(name, gateNames()), "feature gate %s is unknown and has no effect", name)
 		} else if meaning != "" {
-			b.note(e, "", "feature gate %s changes nothing: %s", name, meaning)
+			b.note(e, "", "feature gate %s has no effect: %s", name, meaning)
 		}
 		b.out.effective.FeatureGates = append(b.out.effective.FeatureGates, s)
 	}
@@ -233,7 +233,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 	out.SessionTable = cmp.Or(p.SessionTable, out.SessionTable)
 	out.TokenHeader = cmp.Or(p.TokenHeader, out.TokenHeader)
 	if p.Urgency != nil {
-		out.Urgency, out.UrgencyTold = p.Urgency, p.UrgencyTold
+		out.Urgency, out.UrgencyText = p.Urgency, p.UrgencyText
 	}
 	out.Sessions = append(out.Sessions, p.Sessions...)
 	out.FlowHeaders = append(out.FlowHeaders, p.FlowHeaders...)

@@ -220,7 +220,7 @@ func readIdentity(n strict.Node) (sources []gate.Source) {
 			sources = append(sources, s)
 		default:
 			if header, found := strings.CutPrefix(name, gate.FromHeader); !found || header == "" {
-				e.Problem("session, user, model, certificate or header:NAME", "%q names no source of flows", name)
+				e.Problem("session, user, model, certificate or header:NAME", "%q is not a source of flows", name)
 				continue
 			}
 			sources = append(sources, gate.Source(strings.ToLower(name)))

@@ -18,13 +18,13 @@ var knownGates = map[string]string{
 	"experimentalDatalayerV2":    "engine metrics are always read by the built-in poller",
 	"experimentalPrepareData":    "data is always prepared before scheduling",
 	"experimentalFlowControl":    "write flowControl",
-	"enableInFlightLoadProducer": "load is the in-flight book of all replicas, always kept",
+	"enableInFlightLoadProducer": "the in-flight load of all replicas is always tracked",
 }
 
 func gateNames() []string { return slices.Sorted(maps.Keys(knownGates)) }
 
-// elsewhere are other pickers' plugin types that do not exist here.
-var elsewhere = map[string]plugin.Replacement{
+// foreignTypes are other pickers' plugin types that do not exist here.
+var foreignTypes = map[string]plugin.Replacement{
 	"pd-slo-pair-optimizer":                     {Use: "use disagg-profile-handler with predicted-pd-decider", Lost: "pairs chosen by latency targets: pairs are chosen by predicted time"},
 	"pd-slo-profile-handler":                    {Use: "use disagg-profile-handler with latency-scorer", Lost: "targets for each stage"},
 	"ed-profile-handler":                        {Use: "use disagg-profile-handler with deciders.encode", Lost: "nothing"},

@@ -25,13 +25,13 @@ func (b *builder) readMetrics() {
 		case m == nil:
 		case m.Scheme != "":
 			if source != nil {
-				b.note(in.node, "", "metrics pages are where %s says; %s changes nothing", in.name, source.name)
+				b.note(in.node, "", "the location of metrics pages comes from %s; %s has no effect", in.name, source.name)
 			}
 			source = in
 			b.out.Metrics.Scheme, b.out.Metrics.Path, b.out.Metrics.TLS = m.Scheme, m.Path, m.TLS
 			b.out.Metrics.Port = m.Port
 		case names != nil:
-			in.node.Problem(firstOnLine(names.node), "two plugins say how metrics are read, %s and %s", names.name, in.name)
+			in.node.Problem(firstOnLine(names.node), "two plugins configure how metrics are read: %s and %s", names.name, in.name)
 		default:
 			names = in
 			b.dialects(in, m)

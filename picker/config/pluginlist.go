@@ -41,7 +41,7 @@ func (b *builder) readPlugins(n strict.Node) {
 func (b *builder) build(p *instance, typeName string, at strict.Node) {
 	typ, ok := b.opts.Table.Find(typeName)
 	if !ok {
-		hint, known := elsewhere[typeName]
+		hint, known := foreignTypes[typeName]
 		if known {
 			at.Problem(hint.String(), "plugin type %s of other pickers is not built in", typeName)
 			return
@@ -66,7 +66,7 @@ func (b *builder) build(p *instance, typeName string, at strict.Node) {
 		b.note(p.node, "", "plugin %s: %s", p.name, d)
 	}
 	if params.Unread && p.params.Found() && !p.params.IsNull() {
-		b.note(p.params, "", "plugin %s: type %s has no parameters, and these mean nothing", p.name, typ.Name)
+		b.note(p.params, "", "plugin %s: type %s has no parameters, so these have no effect", p.name, typ.Name)
 	}
 	if typ.Note != "" {
 		b.note(p.node, "", "plugin %s: %s", p.name, typ.Note)

@@ -43,24 +43,24 @@ func (b *builder) bindProducers() {
 			}
 		}
 	}
-	b.tellUnbound(used)
+	b.noteUnbound(used)
 }
 
-// tellUnbound adds a note for scorers without a producer of their own, which use different data in
+// noteUnbound adds a note for scorers without a producer of their own, which use different data in
 // other pickers: there the default producer's estimate, here all known data. An estimate under
 // another name that no scorer refers to is unused.
-func (b *builder) tellUnbound(used map[string]bool) {
+func (b *builder) noteUnbound(used map[string]bool) {
 	precise := false
 	for _, in := range b.plugins {
 		precise = precise || in.typ.Name == "precise-prefix-cache-producer"
 		if in.typ.Name == estimate && in.name != estimate && !used[in.name] && !in.broken {
 			in.apart = true
-			b.note(in.node, "give it to a scorer as prefixMatchInfoProducerName, or leave its name out", "nobody is bound to producer %s, and its settings say nothing", in.name)
+			b.note(in.node, "set it as prefixMatchInfoProducerName of a scorer, or omit its name", "no plugin uses producer %s, so its settings have no effect", in.name)
 		}
 	}
 	for _, in := range b.plugins {
 		if precise && in.plugin.Bind != nil && !in.params.At(prefixProducer).IsText() && !in.broken {
-			b.note(in.node, "", "%s is bound to no producer: it goes by all that is known, events of engines too; elsewhere by an estimate", in.name)
+			b.note(in.node, "", "%s is bound to no producer: it uses all data, including KV-cache events; other pickers use an estimate", in.name)
 		}
 	}
 }

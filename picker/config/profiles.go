@@ -55,10 +55,10 @@ func (b *builder) readRef(p *profile, n strict.Node) {
 		return
 	}
 	if slices.ContainsFunc(p.refs, func(r effectiveRef) bool { return r.PluginRef == in.name }) {
-		b.note(ref, "", "%s stands more than once in profile %s, and counts as often", in.name, p.Name)
+		b.note(ref, "", "%s is listed more than once in profile %s, and counts each time", in.name, p.Name)
 	}
 	if weighted && in.plugin.Scorer == nil {
-		b.note(weight, "", "the weight of %s says nothing: it is no scorer", in.name)
+		b.note(weight, "", "the weight of %s has no effect: it is not a scorer", in.name)
 	}
 	switch {
 	case in.plugin.Screens || in.plugin.Filter == nil && in.plugin.Scorer == nil && in.plugin.Picker == nil:
@@ -73,13 +73,13 @@ func (b *builder) readRef(p *profile, n strict.Node) {
 // idleRef handles a reference to a plugin that has no role in profiles.
 func (b *builder) idleRef(in *instance, ref strict.Node) {
 	if in.typ.Kind == plugin.KindHandler {
-		b.note(ref, "handlers are listed under plugins only", "%s is a profile handler, and has no part in profiles", in.name)
+		b.note(ref, "handlers are listed under plugins only", "%s is a profile handler and cannot be listed in a profile", in.name)
 		return
 	}
 	if in.typ.Kind == plugin.KindFilter {
 		return // applies to every profile anyway
 	}
-	b.note(ref, "", "%s, %s, has no part in profiles", in.name, article(in.typ.Kind))
+	b.note(ref, "", "%s, %s, cannot be listed in a profile", in.name, article(in.typ.Kind))
 }
 
 // join adds a plugin to the profile in its roles.
@@ -159,7 +159,7 @@ func (b *builder) handler(root strict.Node) {
 	case found == nil && unknown:
 		return
 	case found == nil && len(b.out.Profiles) > 1:
-		root.At("schedulingProfiles").Problem("list a profile handler under plugins", "%d profiles, and no profile handler to choose among them", len(b.out.Profiles))
+		root.At("schedulingProfiles").Problem("list a profile handler under plugins", "%d profiles, but no profile handler to choose one", len(b.out.Profiles))
 		return
 	case found == nil:
 		found = b.ensure(defaultHandler)

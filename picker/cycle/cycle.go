@@ -23,7 +23,7 @@ type View struct {
 
 	endpoint.Reading // the engine's own gauges
 
-	freeElsewhere bool // some candidate of its role has a free slot
+	otherFree bool // some candidate of its role has a free slot
 
 	rank *View // of one rank of the engine; nil: a single rank
 }

@@ -115,7 +115,7 @@ func (f *flags) set(flag flags, yes bool) {
 func (f *fleet) advance(k *storedView) {
 	v := &k.View
 	k.timed.Advance(&v.Load, &v.Reading, &f.clock)
-	v.freeElsewhere, k.turn = true, f.turn
+	v.otherFree, k.turn = true, f.turn
 	if v.Ranks > 1 {
 		if v.rank == nil {
 			v.rank = new(View)
@@ -126,7 +126,7 @@ func (f *fleet) advance(k *storedView) {
 		v.rank = nil
 	}
 	if f.shared {
-		v.Slots, v.freeElsewhere = f.limits[k.place], f.free[v.Role]
+		v.Slots, v.otherFree = f.limits[k.place], f.free[v.Role]
 	}
 }
 

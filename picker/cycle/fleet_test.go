@@ -146,8 +146,8 @@ func (g *fleetRig) compare(t *testing.T, c *Cycle) {
 		if diff := cmp.Diff(want, v.Reading, near); diff != "" {
 			t.Errorf("gauges of candidate %d: %s", i, diff)
 		}
-		if r := v.Rank(); r.Slots != slots[ep] || r.freeElsewhere != free[ep.Role] {
-			t.Errorf("candidate %d has %d slots, want %d; free elsewhere %v, want %v", i, r.Slots, slots[ep], r.freeElsewhere, free[ep.Role])
+		if r := v.Rank(); r.Slots != slots[ep] || r.otherFree != free[ep.Role] {
+			t.Errorf("candidate %d has %d slots, want %d; free elsewhere %v, want %v", i, r.Slots, slots[ep], r.otherFree, free[ep.Role])
 		}
 		if (v.Ranks > 1) != (v.Rank() != v) || v.Ranks > 1 && v.Rank().Load != v.Load.PerRank(v.Ranks) {
 			t.Errorf("candidate %d has %d ranks, and the view of one is %+v", i, v.Ranks, v.Rank())

@@ -82,7 +82,7 @@ func TestSkippedPasses(t *testing.T) {
 		read := func() (out []state) {
 			for k := range c.views {
 				v := c.All(int32(k)).Rank()
-				out = append(out, state{v.Slots, v.freeElsewhere, c.views[k].rank != nil})
+				out = append(out, state{v.Slots, v.otherFree, c.views[k].rank != nil})
 			}
 			return out
 		}

@@ -209,7 +209,7 @@ func (v *View) Waits(now time.Time, tokens, answer float64) (wait, memory float6
 	var t Terms
 	t.set(v.Cost, &v.Load, &v.Reading)
 	m := moment{now: now.UnixNano(), fresh: v.Fresh(), rate: v.Load.Rate}
-	if v.freeElsewhere {
+	if v.otherFree {
 		m.slots = v.Slots
 	}
 	return t.waits(&m, tokens, answer)

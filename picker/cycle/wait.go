@@ -21,7 +21,7 @@ func stepOf(c *endpoint.Cost, l *endpoint.Load, r *endpoint.Reading) float64 {
 
 // WaitsForSlot reports whether the first token at v waits for another request to end, although
 // another endpoint of its role has a free slot.
-func (v *View) WaitsForSlot() bool { return v.freeElsewhere && v.allSlotsTaken() }
+func (v *View) WaitsForSlot() bool { return v.otherFree && v.allSlotsTaken() }
 
 // allSlotsTaken reports whether v has at least its known maximum of concurrent requests in flight.
 func (v *View) allSlotsTaken() bool { return v.Slots > 0 && v.Load.Requests >= v.Slots }

@@ -37,11 +37,11 @@ func TestViewWait(t *testing.T) {
 	f("limit of sequences", View{Load: small, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Waiting: 40, Running: 10}}}, 41./10*100*.02)
 
 	// Of three that run for 100 steps of .02 s, one ends every third of that.
-	slots := View{Load: endpoint.Load{Requests: 4}, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Running: 3}, Slots: 3}, freeElsewhere: true}
+	slots := View{Load: endpoint.Load{Requests: 4}, Reading: endpoint.Reading{Sampled: true, Values: gauge.Values{Running: 3}, Slots: 3}, otherFree: true}
 	f("all slots taken, and one waits", slots, 2./3*100*.02)
 	slots.Load.Requests = 2
 	f("a free slot", slots, 0)
-	slots.Load.Requests, slots.freeElsewhere = 4, false
+	slots.Load.Requests, slots.otherFree = 4, false
 	f("nobody has a free slot", slots, 0)
 }
 
@@ -126,7 +126,7 @@ func TestRankView(t *testing.T) {
 	if a, b := four.Rank().Wait(t0, 500, 100), one.Wait(t0, 500, 100); a != b || a == 0 {
 		t.Errorf("a rank of four waits %v s, one engine %v s", a, b)
 	}
-	if a, b := four.Rank().Slots, one.Slots; a != b || four.Rank().freeElsewhere != one.freeElsewhere {
+	if a, b := four.Rank().Slots, one.Slots; a != b || four.Rank().otherFree != one.otherFree {
 		t.Errorf("%d and %d slots", a, b)
 	}
 }

@@ -37,7 +37,7 @@ func (c *Cycle) withhold() {
 	c.leave(explanation.AvoidedHealth)
 	c.spare(explanation.AvoidedFull, func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
 	for trait, key := range TraitsOf(c.Request) {
-		c.shun(key, traitWords[trait])
+		c.excludeFailing(key, traitWords[trait])
 	}
 }
 
@@ -58,9 +58,9 @@ func (c *Cycle) restricted(now int64) bool {
 // traitWords are the reasons for which endpoints that fail a trait's value are excluded.
 var traitWords = [health.NumTraits]string{explanation.AvoidedModelFails, explanation.AvoidedClientFails, explanation.AvoidedKindFails}
 
-// shun excludes candidates that fail requests with a trait's value, unless most candidates do. In
+// excludeFailing excludes candidates that fail requests with a trait's value, unless most candidates do. In
 // that case the endpoints are not at fault, and the rest would get all such requests.
-func (c *Cycle) shun(key uint64, why string) {
+func (c *Cycle) excludeFailing(key uint64, why string) {
 	if key == 0 {
 		return
 	}

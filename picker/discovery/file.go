@@ -21,12 +21,12 @@ type File struct {
 	done    chan struct{}
 
 	// Owned by the goroutine.
-	names *names
-	list  []Endpoint
-	specs []endpoint.Spec
-	told  bool
-	bytes []byte // as last read, in use or not
-	fresh bool   // bytes is the current content of the file
+	names     *names
+	list      []Endpoint
+	specs     []endpoint.Spec
+	delivered bool
+	bytes     []byte // as last read, in use or not
+	fresh     bool   // bytes is the current content of the file
 
 	mu     sync.Mutex
 	status Status
@@ -167,7 +167,7 @@ func (s *File) adopt(ctx context.Context, list []Endpoint) {
 	s.metrics.lastOK.Set(float64(s.status.Read.UnixMilli()) / 1e3)
 	s.mu.Unlock()
 	result := resultUnchanged
-	if s.tell() {
+	if s.deliver() {
 		result = resultChanged
 	}
 	s.metrics.reloads.WithLabelValues(result).Inc()
@@ -177,7 +177,7 @@ func (s *File) adopt(ctx context.Context, list []Endpoint) {
 func (s *File) resolve(ctx context.Context) {
 	if hosts := hostsOf(s.list); len(hosts) > 0 {
 		s.lookUp(ctx, hosts)
-		s.tell()
+		s.deliver()
 	}
 }
 
@@ -196,11 +196,11 @@ func (s *File) lookUp(ctx context.Context, hosts []string) {
 	}
 }
 
-// tell calls Update if the specs have changed and reports whether it did.
-func (s *File) tell() bool {
+// deliver calls Update if the specs have changed and reports whether it did.
+func (s *File) deliver() bool {
 	specs, doubled := s.names.specs(s.list)
-	changed := !s.told || !slices.EqualFunc(specs, s.specs, endpoint.Spec.Equal)
-	s.specs, s.told = specs, true
+	changed := !s.delivered || !slices.EqualFunc(specs, s.specs, endpoint.Spec.Equal)
+	s.specs, s.delivered = specs, true
 	s.mu.Lock()
 	s.status.From = s.opts.Path
 	s.status.Endpoints, s.status.Doubled, s.status.Unresolved = len(specs), doubled, s.names.failed

@@ -192,7 +192,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err = OpenFile(FileOptions{Sink: Sink{Update: told.change}}); !errors.Is(err, errNoPath) {
 		t.Errorf("no path: %v", err)
 	}
-	if _, err = OpenFile(FileOptions{Path: path}); !errors.Is(err, errNoTell) {
+	if _, err = OpenFile(FileOptions{Path: path}); !errors.Is(err, errNoSink) {
 		t.Errorf("no callback: %v", err)
 	}
 	told.none(t)

@@ -43,7 +43,7 @@ type FileOptions struct {
 
 var (
 	errNoPath = errors.New("discovery: FileOptions.Path is required")
-	errNoTell = errors.New("discovery: FileOptions.Sink.Update is required")
+	errNoSink = errors.New("discovery: FileOptions.Sink.Update is required")
 )
 
 func (o *FileOptions) complete() error {
@@ -51,7 +51,7 @@ func (o *FileOptions) complete() error {
 		return errNoPath
 	}
 	if o.Sink.Update == nil {
-		return errNoTell
+		return errNoSink
 	}
 	set := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {

@@ -111,20 +111,20 @@ func (c *Cost) longest(l *Load) float64 {
 
 // costCell learns the constants of one endpoint. Reads do not block.
 type costCell struct {
-	mu      sync.Mutex
-	prefill fit.Linear
-	decode  fit.Linear
-	prior   Cost          // constants for factors of 1
-	fleet   [2][3]float64 // the pool's constants of both halves, in seconds; zero: unknown
-	own     [2]float64    // weight of the endpoint's own constants, 0..1
-	doubt   float64       // standard error of the own prefill constants, scaled by their weight
-	idle    float64       // Cost.Idle; 0: unknown
-	noise   float64       // Cost.Noise
-	bias    [2]bias
-	local   atomic.Pointer[Cost]
-	shared  atomic.Pointer[Cost] // of the other replicas
-	merged  atomic.Pointer[Cost]
-	mark    *Mark // nil outside of a pool
+	mu          sync.Mutex
+	prefill     fit.Linear
+	decode      fit.Linear
+	prior       Cost          // constants for factors of 1
+	fleet       [2][3]float64 // the pool's constants of both halves, in seconds; zero: unknown
+	own         [2]float64    // weight of the endpoint's own constants, 0..1
+	uncertainty float64       // standard error of the own prefill constants, scaled by their weight
+	idle        float64       // Cost.Idle; 0: unknown
+	noise       float64       // Cost.Noise
+	bias        [2]bias
+	local       atomic.Pointer[Cost]
+	shared      atomic.Pointer[Cost] // of the other replicas
+	merged      atomic.Pointer[Cost]
+	mark        *Mark // nil outside of a pool
 }
 
 // Cost returns the endpoint's constants as learned by all replicas. The result is read-only.
@@ -163,7 +163,7 @@ func (c *counters) SetPriorCost(prior Cost) {
 func (c *costCell) reset(prior Cost) {
 	prior.PrefillSeen, prior.DecodeSeen = 0, 0
 	c.prior, c.prefill, c.decode = prior, fit.New(), fit.New()
-	c.fleet, c.own, c.bias, c.doubt, c.idle = [2][3]float64{}, [2]float64{}, [2]bias{}, 0, prior.Idle
+	c.fleet, c.own, c.bias, c.uncertainty, c.idle = [2][3]float64{}, [2]float64{}, [2]bias{}, 0, prior.Idle
 }
 
 // restart resets one half, to the pool's constants if known. It keeps the number of slow retrials.
@@ -264,7 +264,7 @@ func (c *costCell) publish() {
 	a, d := c.lean(0, c.prior.prefill(c.prefill.A)), c.lean(1, c.prior.decode(c.decode.A))
 	local := Cost{
 		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.N,
-		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.N, Uncertainty: c.doubt,
+		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.N, Uncertainty: c.uncertainty,
 		Idle: cmp.Or(c.idle, 1), Noise: cmp.Or(c.noise, PriorCost.Noise),
 	}
 	c.local.Store(&local)

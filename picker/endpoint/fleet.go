@@ -331,7 +331,7 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 		}
 		c.fleet[half], c.own[half] = constants, spread*samples/(spread*samples+noise)
 		if half == 0 && samples > 0 {
-			c.doubt = c.own[0] * math.Sqrt(noise/samples)
+			c.uncertainty = c.own[0] * math.Sqrt(noise/samples)
 		}
 		c.publish()
 		c.mu.Unlock()

@@ -50,7 +50,7 @@ func (t *fleet) known(now int64) (at int64) {
 		if p.silent {
 			continue
 		}
-		switch guess := p.heard(now); {
+		switch guess := p.lastReport(now); {
 		case !p.answers:
 			at = min(at, guess-t.travel())
 		case p.asked > 0 && now-p.asked > silentAfter: // it has stopped acknowledging
@@ -62,12 +62,12 @@ func (t *fleet) known(now int64) (at int64) {
 	return at
 }
 
-// heard returns when a peer was last heard. A peer without gauges sends nothing.
-func (p *peer) heard(now int64) int64 {
+// lastReport returns when a peer was last heard. A peer without gauges sends nothing.
+func (p *peer) lastReport(now int64) int64 {
 	if len(p.gauges) == 0 {
 		return now
 	}
-	return p.heardAt
+	return p.reportedAt
 }
 
 // took releases reservations that peers have used, oldest first.

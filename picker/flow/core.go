@@ -320,7 +320,7 @@ func (c *Core) take(f *flow, a rules.Request) int32 {
 	c.seq++
 	*w = waiter{
 		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now, ttl: int64(min(a.TTL, longestTTL)), target: int64(a.Target),
-		bytes: max(a.Bytes, 0), places: a.Permits, tokens: a.Tokens, sizes: a.Work, work: c.foretold(f, a.Work), prev: none, next: none,
+		bytes: max(a.Bytes, 0), places: a.Permits, tokens: a.Tokens, sizes: a.Work, work: c.predictedWork(f, a.Work), prev: none, next: none,
 		endable: a.Endable && f.band.Priority < 0,
 	}
 	return i
@@ -418,7 +418,7 @@ func (c *Core) dispatch(i int32) {
 	w.state, w.dispatched = rules.Dispatched, c.now
 	c.fly(i)
 	c.entry.Take(c.now, w.places)
-	w.work = c.foretold(f, w.sizes) // includes ratios learned while it waited
+	w.work = c.predictedWork(f, w.sizes) // includes ratios learned while it waited
 	f.band.virtual = max(f.band.virtual, f.tag)
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++

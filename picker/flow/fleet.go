@@ -43,12 +43,12 @@ type fleet struct {
 
 // peer is one other replica.
 type peer struct {
-	gauges  []rules.Gauge
-	heardAt int64
-	silent  bool
-	answers bool  // it acknowledges marks
-	echo    int64 // last acknowledged mark
-	asked   int64 // since when an acknowledgment is due; 0: none
+	gauges     []rules.Gauge
+	reportedAt int64
+	silent     bool
+	answers    bool  // it acknowledges marks
+	echo       int64 // last acknowledged mark
+	asked      int64 // since when an acknowledgment is due; 0: none
 
 	waitsSince int64 // since when requests have been waiting there
 }
@@ -85,7 +85,7 @@ func (t *fleet) next(now int64) int64 {
 	next := never
 	for _, p := range t.peers {
 		if !p.silent && len(p.gauges) > 0 {
-			next = min(next, p.heardAt+silentAfter)
+			next = min(next, p.reportedAt+silentAfter)
 		}
 	}
 	if t.ghost > 0 {
@@ -132,7 +132,7 @@ func (c *Core) ReceiveShares(now int64, origin string, gauges []rules.Gauge) {
 	}
 	back := p.silent
 	p.gauges = append(p.gauges[:0], gauges...)
-	p.heardAt, p.silent = now, false
+	p.reportedAt, p.silent = now, false
 	if back {
 		c.returned(gauges)
 	}
@@ -213,7 +213,7 @@ func (c *Core) watch() {
 	fell := false
 	for _, p := range c.fleet.peers {
 		// A peer that holds nothing sends nothing.
-		if !p.silent && len(p.gauges) > 0 && c.now-p.heardAt > silentAfter {
+		if !p.silent && len(p.gauges) > 0 && c.now-p.reportedAt > silentAfter {
 			c.fall(p)
 			fell = true
 		}

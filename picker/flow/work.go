@@ -10,8 +10,8 @@ const (
 	mostRatio = 100.
 )
 
-// foretold returns a request's predicted work in engine seconds.
-func (c *Core) foretold(f *flow, sizes float64) float64 {
+// predictedWork returns a request's predicted work in engine seconds.
+func (c *Core) predictedWork(f *flow, sizes float64) float64 {
 	switch sizes = max(sizes, 0); {
 	case f.ratio > 0:
 		return sizes * f.ratio

@@ -50,10 +50,10 @@ func TestShortestIsLearned(t *testing.T) {
 		c.Release(now, h, .3)
 	}
 	f := c.flow(c.band(0), "a")
-	if got := c.foretold(f, 3); math.Abs(got-.3) > .01 {
+	if got := c.predictedWork(f, 3); math.Abs(got-.3) > .01 {
 		t.Errorf("predicted %.2f s for requests that took 0.3 s fifty times", got)
 	}
-	if got := c.foretold(c.flow(c.band(0), "new"), 3); math.Abs(got-.3) > .01 {
+	if got := c.predictedWork(c.flow(c.band(0), "new"), 3); math.Abs(got-.3) > .01 {
 		t.Errorf("predicted %.2f s for a new flow after all requests took 0.3 s", got)
 	}
 }

@@ -22,12 +22,12 @@ const (
 // and its value.
 type Traits [NumTraits]uint64
 
-// shuns holds the values of traits whose requests fail at an endpoint that serves others well. An
+// avoidances holds the values of traits whose requests fail at an endpoint that serves others well. An
 // adapter that hangs or was loaded incorrectly, or a client whose key an engine does not have, gets
 // too few requests to affect the endpoint's own score. All fields except open are guarded by
 // Tracker.mu.
-type shuns struct {
-	list [maxShuns]shun
+type avoidances struct {
+	list [maxAvoidances]avoidance
 	news uint64       // version of this replica's own findings
 	open atomic.Int32 // number of values that are avoided now
 
@@ -35,19 +35,19 @@ type shuns struct {
 }
 
 // opened counts a value that is avoided from now on.
-func (s *shuns) opened() {
+func (s *avoidances) opened() {
 	s.open.Add(1)
 	s.restrict()
 }
 
-func (s *shuns) restrict() {
+func (s *avoidances) restrict() {
 	if s.restricted != nil {
 		s.restricted.Store(true)
 	}
 }
 
-// shun is the failure record of one value of a trait.
-type shun struct {
+// avoidance is the failure record of one value of a trait.
+type avoidance struct {
 	trait  Trait
 	key    uint64 // 0: unused
 	model  uint64 // of the client or class, whose requests are compared with others of this model
@@ -63,34 +63,34 @@ type shun struct {
 }
 
 const (
-	maxShuns  = 16
-	shunAt    = 10. // about three failures in a row
-	shunUsual = .01 // failure share that is considered normal
-	// shunDiffers replaces shunUsual for the client of a response that the protocol allows, since
+	maxAvoidances = 16
+	avoidAt       = 10. // about three failures in a row
+	avoidUsual    = .01 // failure share that is considered normal
+	// avoidDiffers replaces avoidUsual for the client of a response that the protocol allows, since
 	// these do not happen by chance: two in a row are enough.
-	shunDiffers = .001
-	shunHalf    = time.Minute
-	shunOthers  = 3
-	shunPrior   = 5 // prior: good answers assumed of other models
-	shunFor     = 10 * time.Second
-	shunTrial   = 5 * time.Second // how long to wait for the result of a trial
-	shunMost    = 4               // maximum doublings of shunFor
-	mostTimes   = shunMost + 1    // highest count that is kept
+	avoidDiffers = .001
+	avoidHalf    = time.Minute
+	avoidOthers  = 3
+	avoidPrior   = 5 // prior: good answers assumed of other models
+	avoidFor     = 10 * time.Second
+	avoidTrial   = 5 * time.Second // how long to wait for the result of a trial
+	avoidMost    = 4               // maximum doublings of avoidFor
+	mostTimes    = avoidMost + 1   // highest count that is kept
 )
 
 // note records the result of one request.
-func (s *shuns) note(t *Traits, c Cause, now time.Time) {
+func (s *avoidances) note(t *Traits, c Cause, now time.Time) {
 	for trait, key := range t {
 		s.noteOne(Trait(trait), key, t, c, now)
 	}
 }
 
-func (s *shuns) noteOne(trait Trait, key uint64, t *Traits, c Cause, now time.Time) {
+func (s *avoidances) noteOne(trait Trait, key uint64, t *Traits, c Cause, now time.Time) {
 	bad, client, model := c != None, t[TraitClient], uint64(0)
 	if trait != TraitModel {
 		model = t[TraitModel]
 	}
-	var mine, free *shun
+	var mine, free *avoidance
 	for i := range s.list {
 		e := &s.list[i]
 		if e.key != 0 && e.key != key && e.trait == trait && e.model == model {
@@ -112,14 +112,14 @@ func (s *shuns) noteOne(trait Trait, key uint64, t *Traits, c Cause, now time.Ti
 			return
 		}
 		mine = free
-		*mine = shun{key: key, at: now}
+		*mine = avoidance{key: key, at: now}
 	}
 	mine.trait, mine.model = trait, model // unknown if another replica found it
-	usual := shunUsual
+	usual := avoidUsual
 	if bad && c.relative() {
 		switch {
 		case trait == TraitClient:
-			usual = shunDiffers
+			usual = avoidDiffers
 		case client != 0 && client == mine.client: // it may be the client's fault
 			return
 		}
@@ -129,7 +129,7 @@ func (s *shuns) noteOne(trait Trait, key uint64, t *Traits, c Cause, now time.Ti
 		mine.client = client
 	}
 	switch {
-	case mine.times == 0 && mine.score >= shunAt && mine.others >= shunOthers:
+	case mine.times == 0 && mine.score >= avoidAt && mine.others >= avoidOthers:
 		s.pass(mine, now)
 		s.opened()
 	case mine.times > 0 && !mine.trial.IsZero() && bad:
@@ -141,35 +141,35 @@ func (s *shuns) noteOne(trait Trait, key uint64, t *Traits, c Cause, now time.Ti
 
 // weigh updates the score. Failures count less when requests of other values fail as well, for
 // example on an overloaded engine.
-func (e *shun) weigh(bad bool, usual float64, now time.Time) {
-	e.score *= math.Exp2(-float64(max(now.Sub(e.at), 0)) / float64(shunHalf))
+func (e *avoidance) weigh(bad bool, usual float64, now time.Time) {
+	e.score *= math.Exp2(-float64(max(now.Sub(e.at), 0)) / float64(avoidHalf))
 	e.at = now
-	usual = min(max(2*float64(e.worse)/float64(e.others+e.worse+shunPrior), usual), sickShare)
-	gain := math.Log((1 - sickShare) / (1 - usual))
+	usual = min(max(2*float64(e.worse)/float64(e.others+e.worse+avoidPrior), usual), unhealthyShare)
+	gain := math.Log((1 - unhealthyShare) / (1 - usual))
 	if bad {
-		gain = math.Log(sickShare / usual)
+		gain = math.Log(unhealthyShare / usual)
 	}
 	e.score = min(max(e.score+gain, 0), maxScore)
 }
 
-// pass starts avoiding the value. Each repetition doubles the duration, up to shunMost doublings.
-func (s *shuns) pass(e *shun, now time.Time) {
-	e.until, e.trial, e.from = now.Add(shunFor<<min(e.times, shunMost)), time.Time{}, ""
+// pass starts avoiding the value. Each repetition doubles the duration, up to avoidMost doublings.
+func (s *avoidances) pass(e *avoidance, now time.Time) {
+	e.until, e.trial, e.from = now.Add(avoidFor<<min(e.times, avoidMost)), time.Time{}, ""
 	e.times++
 	s.news++
 }
 
 // end removes one entry.
-func (s *shuns) end(e *shun) {
+func (s *avoidances) end(e *avoidance) {
 	if e.times > 0 {
 		s.open.Add(-1)
 		s.news++
 	}
-	*e = shun{}
+	*e = avoidance{}
 }
 
 // find returns the entry of a value that is avoided, or nil.
-func (s *shuns) find(key uint64) *shun {
+func (s *avoidances) find(key uint64) *avoidance {
 	for i := range s.list {
 		if e := &s.list[i]; e.key == key && e.times > 0 {
 			return e
@@ -179,7 +179,7 @@ func (s *shuns) find(key uint64) *shun {
 }
 
 // begin records that a request was sent to the endpoint.
-func (s *shuns) begin(t *Traits, now time.Time) {
+func (s *avoidances) begin(t *Traits, now time.Time) {
 	if s.open.Load() == 0 {
 		return
 	}
@@ -190,32 +190,32 @@ func (s *shuns) begin(t *Traits, now time.Time) {
 	}
 }
 
-func (s *shuns) has(key uint64, now time.Time) bool {
+func (s *avoidances) has(key uint64, now time.Time) bool {
 	e := s.find(key)
-	return e != nil && (now.Before(e.until) || now.Sub(e.trial) < shunTrial)
+	return e != nil && (now.Before(e.until) || now.Sub(e.trial) < avoidTrial)
 }
 
 // Avoids reports whether requests with a value of a trait should avoid this endpoint, because they
 // fail here while others succeed. After ten seconds one trial request is allowed. Each failed trial
 // doubles the wait, up to 160 s.
 func (t *Tracker) Avoids(key uint64, now time.Time) bool {
-	if t.shuns.open.Load() == 0 {
+	if t.avoided.open.Load() == 0 {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.shuns.has(key, now)
+	return t.avoided.has(key, now)
 }
 
 // AvoidsFor returns how long from now such requests avoid this endpoint, or 0 if they do not. A
 // failed trial request extends the time.
 func (t *Tracker) AvoidsFor(key uint64, now time.Time) time.Duration {
-	if t.shuns.open.Load() == 0 {
+	if t.avoided.open.Load() == 0 {
 		return 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.shuns.find(key); e != nil {
+	if e := t.avoided.find(key); e != nil {
 		return max(e.until.Sub(now), 0)
 	}
 	return 0
@@ -234,12 +234,12 @@ type ModelAvoidance struct {
 func (t *Tracker) Found(list []ModelAvoidance, now time.Time) ([]ModelAvoidance, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.shuns.list {
-		if e := &t.shuns.list[i]; e.times > 0 && e.from == "" {
+	for i := range t.avoided.list {
+		if e := &t.avoided.list[i]; e.times > 0 && e.from == "" {
 			list = append(list, ModelAvoidance{e.key, max(e.until.Sub(now), 0), min(e.times, mostTimes)})
 		}
 	}
-	return list, t.shuns.news
+	return list, t.avoided.news
 }
 
 // ReceiveAvoidances replaces the findings of another replica for the endpoint. Its values are
@@ -247,31 +247,31 @@ func (t *Tracker) Found(list []ModelAvoidance, now time.Time) ([]ModelAvoidance,
 func (t *Tracker) ReceiveAvoidances(origin string, list []ModelAvoidance, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.shuns.list {
-		e := &t.shuns.list[i]
+	for i := range t.avoided.list {
+		e := &t.avoided.list[i]
 		if e.times > 0 && e.from == origin && !slices.ContainsFunc(list, func(o ModelAvoidance) bool { return o.Model == e.key }) {
-			t.shuns.end(e)
+			t.avoided.end(e)
 		}
 	}
-	for _, o := range list[:min(len(list), maxShuns)] {
-		t.shuns.adopt(origin, o, now)
+	for _, o := range list[:min(len(list), maxAvoidances)] {
+		t.avoided.adopt(origin, o, now)
 	}
 }
 
 // adopt merges another replica's finding. Newer findings of this replica take precedence.
-func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
+func (s *avoidances) adopt(origin string, o ModelAvoidance, now time.Time) {
 	if o.Model == 0 || o.Times <= 0 {
 		return
 	}
-	times, until := min(o.Times, mostTimes), now.Add(min(o.For, shunFor<<shunMost))
+	times, until := min(o.Times, mostTimes), now.Add(min(o.For, avoidFor<<avoidMost))
 	e := s.find(o.Model)
 	switch {
 	case e == nil && o.For <= 0: // expired; this replica may have had an answer since
 		return
 	case e == nil:
-		i := slices.IndexFunc(s.list[:], func(e shun) bool { return e.key == o.Model })
+		i := slices.IndexFunc(s.list[:], func(e avoidance) bool { return e.key == o.Model })
 		if i < 0 {
-			i = slices.IndexFunc(s.list[:], func(e shun) bool { return e.times == 0 })
+			i = slices.IndexFunc(s.list[:], func(e avoidance) bool { return e.times == 0 })
 		}
 		if i < 0 {
 			return
@@ -282,7 +282,7 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 	case e.from != origin, e.times == times && until.Sub(e.until) < time.Second: // no new information; a trial request may be in flight
 		return
 	}
-	*e = shun{key: o.Model, score: maxScore, at: now, others: shunOthers, times: times, until: until, from: origin}
+	*e = avoidance{key: o.Model, score: maxScore, at: now, others: avoidOthers, times: times, until: until, from: origin}
 }
 
 // ClearModels removes all records of failing models, clients and classes, for example when the whole endpoint is out or its engine
@@ -290,10 +290,10 @@ func (s *shuns) adopt(origin string, o ModelAvoidance, now time.Time) {
 func (t *Tracker) ClearModels() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.shuns.list[:])
-	t.shuns.open.Store(0)
-	t.shuns.news++
+	clear(t.avoided.list[:])
+	t.avoided.open.Store(0)
+	t.avoided.news++
 }
 
 // AvoidedCount returns the number of avoided models, clients and classes.
-func (t *Tracker) AvoidedCount() int { return int(t.shuns.open.Load()) }
+func (t *Tracker) AvoidedCount() int { return int(t.avoided.open.Load()) }

@@ -81,7 +81,7 @@ func TestShunsFew(t *testing.T) {
 			end(1, None)
 		}
 	}
-	if n := tr.AvoidedCount(); n > maxShuns {
+	if n := tr.AvoidedCount(); n > maxAvoidances {
 		t.Errorf("%d models are passed over", n)
 	}
 	if !tr.Avoids(7, now) {

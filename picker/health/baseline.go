@@ -11,14 +11,14 @@ const baselineHalf = 20 * time.Second
 // baselinePrior is the number of good requests assumed of a group initially.
 const baselinePrior = 50
 
-// tally counts the judged requests of one endpoint with exponential decay.
-type tally struct {
+// decayed counts the judged requests of one endpoint with exponential decay.
+type decayed struct {
 	requests float64
 	bad      [NumCauses]float64
 	at       time.Time
 }
 
-func (t *tally) add(now time.Time, e *Evidence, half time.Duration) {
+func (t *decayed) add(now time.Time, e *Evidence, half time.Duration) {
 	if !t.at.IsZero() && now.After(t.at) {
 		t.fade(math.Exp2(-float64(now.Sub(t.at)) / float64(half)))
 	}
@@ -38,7 +38,7 @@ const (
 )
 
 // addRecent is add with the decay of recent results.
-func (t *tally) addRecent(now time.Time, e *Evidence) {
+func (t *decayed) addRecent(now time.Time, e *Evidence) {
 	last := t.at
 	t.add(now, e, baselineHalf)
 	if t.requests > recentMost && now.After(last) {
@@ -46,14 +46,14 @@ func (t *tally) addRecent(now time.Time, e *Evidence) {
 	}
 }
 
-func (t *tally) fade(f float64) {
+func (t *decayed) fade(f float64) {
 	t.requests *= f
 	for c := range t.bad {
 		t.bad[c] *= f
 	}
 }
 
-func (t *tally) merge(o *tally) {
+func (t *decayed) merge(o *decayed) {
 	t.requests += o.requests
 	for c := range t.bad {
 		t.bad[c] += o.bad[c]
@@ -62,7 +62,7 @@ func (t *tally) merge(o *tally) {
 
 // fails returns the share of requests that failed with the given severity or a higher one. It
 // returns 0 if there are too few requests.
-func (t *tally) fails(severity int) float64 {
+func (t *decayed) fails(severity int) float64 {
 	bad := 0.
 	for c := range NumCauses {
 		if c.severity() >= severity {
@@ -82,7 +82,7 @@ type baseline struct {
 	overruled bool // ignore soft evidence against the endpoint
 }
 
-func (b *baseline) add(t *tally) {
+func (b *baseline) add(t *decayed) {
 	b.requests += t.requests
 	for c := range b.bad {
 		b.bad[c] += t.bad[c]
@@ -90,7 +90,7 @@ func (b *baseline) add(t *tally) {
 }
 
 // without returns the baseline minus one endpoint's contribution.
-func (b baseline) without(t *tally) baseline {
+func (b baseline) without(t *decayed) baseline {
 	b.requests = max(b.requests-t.requests, 0)
 	for c := range b.bad {
 		b.bad[c] = max(b.bad[c]-t.bad[c], 0)
@@ -110,7 +110,7 @@ func (b *baseline) against(c Cause, usual float64) float64 {
 	if c == Cut {
 		rate = b.cuts(usual)
 	}
-	return max(math.Log(sickShare/rate), 0)
+	return max(math.Log(unhealthyShare/rate), 0)
 }
 
 // cuts is rate for truncated answers. The share of clients that disconnect is estimated from the
@@ -131,5 +131,5 @@ func (b *baseline) inFavour() float64 {
 	for _, k := range counted {
 		worst = max(worst, b.rate(k.cause, .01))
 	}
-	return min(math.Log((1-sickShare)/(1-min(worst, .99))), -.05)
+	return min(math.Log((1-unhealthyShare)/(1-min(worst, .99))), -.05)
 }

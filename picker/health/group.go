@@ -76,7 +76,7 @@ func (k *member) fails(severity int) float64 {
 	case k.m.failed == 0: // it was not put out by failed requests
 		return 1
 	}
-	return max(share, k.m.failed, sickShare)
+	return max(share, k.m.failed, unhealthyShare)
 }
 
 // pardons reports whether an endpoint is used despite its state.
@@ -88,7 +88,7 @@ func (g *group) pardons(k *member) bool {
 	case k.m.state == Suspect && g.suspects:
 		return true
 	}
-	return g.typical[severity] >= max(sickShare, k.fails(severity)/alike)
+	return g.typical[severity] >= max(unhealthyShare, k.fails(severity)/alike)
 }
 
 // alike is the factor by which an endpoint's failure share may exceed the others' and still count
@@ -105,10 +105,10 @@ type GroupProblem struct {
 	Failing   float64 // share of recent requests without an answer, if most endpoints fail; otherwise 0
 }
 
-// trouble returns the group's problem, or the zero value if most endpoints are healthy.
-func (g *group) trouble(threshold float64) GroupProblem {
+// problem returns the group's problem, or the zero value if most endpoints are healthy.
+func (g *group) problem(threshold float64) GroupProblem {
 	t := GroupProblem{Group: g.name, Endpoints: len(g.members)}
-	var used tally
+	var used decayed
 	for _, k := range g.members {
 		if k.m.away() {
 			if t.Unhealthy++; t.Unhealthy == 1 {
@@ -122,7 +122,7 @@ func (g *group) trouble(threshold float64) GroupProblem {
 			used.merge(&k.recent)
 		}
 	}
-	if share := used.fails(nothing); min(share, g.typical[nothing]) >= sickShare {
+	if share := used.fails(nothing); min(share, g.typical[nothing]) >= unhealthyShare {
 		t.Failing = share
 	}
 	if t.Ignored == 0 && t.Failing == 0 && float64(t.Unhealthy) <= threshold*float64(t.Endpoints) {

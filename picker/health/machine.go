@@ -35,65 +35,65 @@ func (o *Options) complete() {
 // Limits of the score, a cumulative sum of log-likelihood ratios. Two consecutive failures among
 // good endpoints make an endpoint suspect; four put it out.
 const (
-	sickShare  = .3 // minimum failure share of an unhealthy endpoint
-	suspectAt  = 4.
-	outAt      = 12.
-	maxScore   = 16.
-	clearBelow = 1.
-	scoreHalf  = 4 * time.Second // half-life of the score without news
-	probePass  = 2.              // subtracted from the score per passed probe; if only some requests fail, a probe counts as one good request instead
+	unhealthyShare = .3 // minimum failure share of an unhealthy endpoint
+	suspectAt      = 4.
+	outAt          = 12.
+	maxScore       = 16.
+	clearBelow     = 1.
+	scoreHalf      = 4 * time.Second // half-life of the score without news
+	probePass      = 2.              // subtracted from the score per passed probe; if only some requests fail, a probe counts as one good request instead
 )
 
 // Limits of observed conditions.
 const (
-	refusedAfter  = time.Second             // without a sign of life at any replica
-	refusedFor    = 300 * time.Millisecond  // for other replicas to report a sign of life
-	silentAfter   = 2500 * time.Millisecond // suspect
-	silentOut     = 4 * time.Second
-	stallAfter    = time.Second // without progress: suspect
-	stallOut      = 1500 * time.Millisecond
-	acquittedFor  = 2 * time.Second        // after a passed probe, relative causes do not count
-	unprobedDoubt = time.Second            // after this time relative causes decide without a probe
-	doubtAfter    = 500 * time.Millisecond // like stallAfter, but only triggers a probe
-	mostAlarms    = 3                      // maximum false alarms; each doubles stallAfter, stallOut and doubtAfter
-	alarmsFor     = time.Minute            // without an overdue request, after which false alarms are reset
-	deafAfter     = 1500 * time.Millisecond
-	deafFor       = 30 * time.Second // how long a page must answer before its silence counts again
-	silentProbes  = 3                // consecutive failures that put a suspect out
-	restless      = time.Second      // minimum duration of a state
-	blindReturn   = 10 * time.Second // when an endpoint whose probes have no result returns
-	heardReturn   = 3 * time.Second  // the same after Refused or Silent, once there is a sign of life
-	steady        = 2 * time.Minute  // healthy time after which one failed return is removed
-	maxFlaps      = 6
-	doublings     = 4   // maximum doublings of the successes required for a return
-	eagerFlaps    = 2   // failed returns that do not slow down the growth of the share
-	luck          = .01 // probability that an endpoint that fails as before passes its probes
-	mostProbes    = 9   // maximum additional probes for this
+	refusedAfter    = time.Second             // without a sign of life at any replica
+	refusedFor      = 300 * time.Millisecond  // for other replicas to report a sign of life
+	silentAfter     = 2500 * time.Millisecond // suspect
+	silentOut       = 4 * time.Second
+	stallAfter      = time.Second // without progress: suspect
+	stallOut        = 1500 * time.Millisecond
+	acquittedFor    = 2 * time.Second        // after a passed probe, relative causes do not count
+	unprobedSuspect = time.Second            // after this time relative causes decide without a probe
+	probeAfter      = 500 * time.Millisecond // like stallAfter, but only triggers a probe
+	mostAlarms      = 3                      // maximum false alarms; each doubles stallAfter, stallOut and probeAfter
+	alarmsFor       = time.Minute            // without an overdue request, after which false alarms are reset
+	deafAfter       = 1500 * time.Millisecond
+	deafFor         = 30 * time.Second // how long a page must answer before its silence counts again
+	silentProbes    = 3                // consecutive failures that put a suspect out
+	restless        = time.Second      // minimum duration of a state
+	blindReturn     = 10 * time.Second // when an endpoint whose probes have no result returns
+	reachedReturn   = 3 * time.Second  // the same after Refused or Silent, once there is a sign of life
+	stableAfter     = 2 * time.Minute  // healthy time after which one failed return is removed
+	maxFlaps        = 6
+	doublings       = 4   // maximum doublings of the successes required for a return
+	eagerFlaps      = 2   // failed returns that do not slow down the growth of the share
+	luck            = .01 // probability that an endpoint that fails as before passes its probes
+	mostProbes      = 9   // maximum additional probes for this
 )
 
 // machine is the state machine of one endpoint.
 type machine struct {
-	state   State
-	reached bool // there was a sign of life
-	cause   Cause
-	since   time.Time
-	score   float64
-	at      time.Time // time of score
-	tally   Evidence  // counts since the problem began, current conditions
+	state    State
+	reached  bool // there was a sign of life
+	cause    Cause
+	since    time.Time
+	score    float64
+	at       time.Time // time of score
+	evidence Evidence  // counts since the problem began, current conditions
 
-	failed  float64   // failure share before it was put out; 0: no requests counted
-	flaps   int       // failed returns
-	back    time.Time // time of the last return; zero: never out
-	trusted time.Time // when it became fully healthy, or when a failed return was last removed
-	blind   bool      // it returned because its probes had no result
-	reborn  bool      // out since an earlier incarnation of its engine
-	passed  int       // consecutive passed probes
-	probed  time.Time // time of the last probe result
-	unheard int       // unanswered probes of a suspect since the last progress
+	failed     float64   // failure share before it was put out; 0: no requests counted
+	flaps      int       // failed returns
+	back       time.Time // time of the last return; zero: never out
+	trusted    time.Time // when it became fully healthy, or when a failed return was last removed
+	blind      bool      // it returned because its probes had no result
+	reborn     bool      // out since an earlier incarnation of its engine
+	passed     int       // consecutive passed probes
+	probed     time.Time // time of the last probe result
+	unanswered int       // unanswered probes of a suspect since the last progress
 
-	refusedAt time.Time // since when connections are refused; zero: they are not
-	acquitted time.Time // time of the last passed probe while a relative cause counted
-	doubtedAt time.Time // since when requests of the still healthy endpoint fail; zero: none do
+	refusedAt    time.Time // since when connections are refused; zero: they are not
+	acquitted    time.Time // time of the last passed probe while a relative cause counted
+	failingSince time.Time // since when requests of the still healthy endpoint fail; zero: none do
 
 	alarms int       // recent false alarms of a stall
 	calm   time.Time // since when no request is overdue; zero: one is
@@ -123,7 +123,7 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	case m.refusedAt.IsZero():
 		m.refusedAt = now
 	}
-	if m.flaps > 0 && m.state == Healthy && now.Sub(m.trusted) >= steady {
+	if m.flaps > 0 && m.state == Healthy && now.Sub(m.trusted) >= stableAfter {
 		m.flaps, m.trusted = m.flaps-1, now
 	}
 	v := m.judge(now, e)
@@ -145,20 +145,20 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	if m.state != was {
 		m.since = now
 	}
-	m.doubt(now, e)
+	m.noteFailing(now, e)
 	return m.state != was
 }
 
-// doubt records since when requests of the still healthy endpoint fail: some have failed, or one is
+// noteFailing records since when requests of the still healthy endpoint fail: some have failed, or one is
 // overdue without any progress.
-func (m *machine) doubt(now time.Time, e *Evidence) {
+func (m *machine) noteFailing(now time.Time, e *Evidence) {
 	ended := m.score >= clearBelow && m.cause.Counted()
-	waits := e.Overdue > 0 && e.Moved >= doubtAfter<<m.alarms
+	waits := e.Overdue > 0 && e.Moved >= probeAfter<<m.alarms
 	switch {
 	case m.state != Healthy || !ended && !waits:
-		m.doubtedAt = time.Time{}
-	case m.doubtedAt.IsZero():
-		m.doubtedAt = now
+		m.failingSince = time.Time{}
+	case m.failingSince.IsZero():
+		m.failingSince = now
 	}
 }
 
@@ -193,12 +193,12 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	}
 	m.at = now
 	if m.state == Healthy && m.score < clearBelow {
-		m.tally = Evidence{}
+		m.evidence = Evidence{}
 	}
-	counts := m.tally.with(*e)
-	m.tally = *e
-	m.tally.Good, m.tally.Bad = counts.Good, counts.Bad
-	m.tally.Passed, m.tally.Missed, m.tally.Denied = counts.Passed, counts.Missed, counts.Denied
+	counts := m.evidence.with(*e)
+	m.evidence = *e
+	m.evidence.Good, m.evidence.Bad = counts.Good, counts.Bad
+	m.evidence.Passed, m.evidence.Missed, m.evidence.Denied = counts.Passed, counts.Missed, counts.Denied
 
 	add, worst := 0., 0.
 	for _, k := range counted {
@@ -216,15 +216,15 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	}
 	if e.Passed > 0 && m.cause.relative() && !m.away() {
 		m.score, add, m.acquitted = 0, 0, now
-		m.tally.Bad[m.cause] = 0
+		m.evidence.Bad[m.cause] = 0
 	}
 	against := e.Denied
 	if m.state == Returning { // a suspect may answer slowly because it is busy
 		against += e.Missed
 	}
 	if against > 0 && (m.state == Returning || m.state == Suspect || m.state == Healthy) {
-		add += float64(against) * math.Log(sickShare/.01)
-		if m.state == Returning && !m.probesTell() || m.cause == None {
+		add += float64(against) * math.Log(unhealthyShare/.01)
+		if m.state == Returning && !m.probesConclusive() || m.cause == None {
 			m.blame(Probe)
 		}
 	}
@@ -245,9 +245,9 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 
 // awaitsProbe reports whether a relative cause counts and no probe has decided yet whether the
 // endpoint or its clients are at fault. If probes have no result, for example because the engine
-// requires an API key, requests alone decide after unprobedDoubt.
+// requires an API key, requests alone decide after unprobedSuspect.
 func (m *machine) awaitsProbe(now time.Time) bool {
-	since := m.doubtedAt
+	since := m.failingSince
 	switch m.state {
 	case Healthy:
 	case Returning:
@@ -258,17 +258,19 @@ func (m *machine) awaitsProbe(now time.Time) bool {
 	if m.blind { // its probes had no result before
 		return false
 	}
-	return m.cause.relative() && m.tally.Denied == 0 && (since.IsZero() || now.Sub(since) < unprobedDoubt)
+	return m.cause.relative() && m.evidence.Denied == 0 && (since.IsZero() || now.Sub(since) < unprobedSuspect)
 }
 
 // failsSome reports whether the endpoint is still used and fails only some of its requests. A
 // passed probe then counts as at most one served request.
 func (m *machine) failsSome() bool {
-	return (m.state == Suspect || m.state == Healthy) && (m.probesTell() || m.cause == Late || m.cause == Halted)
+	return (m.state == Suspect || m.state == Healthy) && (m.probesConclusive() || m.cause == Late || m.cause == Halted)
 }
 
-// probesTell reports whether probes fail for the same cause as requests.
-func (m *machine) probesTell() bool { return m.cause == Failed || m.cause == Broken || m.cause == Cut }
+// probesConclusive reports whether probes fail for the same cause as requests.
+func (m *machine) probesConclusive() bool {
+	return m.cause == Failed || m.cause == Broken || m.cause == Cut
+}
 
 // blame sets the cause of the score unless the state already has a stronger one.
 func (m *machine) blame(c Cause) {
@@ -283,9 +285,9 @@ func (m *machine) countProbes(now time.Time, e *Evidence) {
 	}
 	switch {
 	case m.state != Suspect || e.Moved < stallAfter:
-		m.unheard = 0
+		m.unanswered = 0
 	case e.Missed > 0:
-		m.unheard++
+		m.unanswered++
 	}
 	if e.Missed+e.Denied > 0 {
 		m.passed = 0
@@ -317,7 +319,7 @@ func (m *machine) judge(now time.Time, e *Evidence) verdict {
 		return verdict{Out, Stalled} // both requests and the page confirm it
 	case e.Overdue > 0 && e.Moved >= out && (e.Overdue > 1 || e.Twice):
 		return verdict{Out, Stalled}
-	case m.unheard >= silentProbes && e.Moved >= out && e.InFlight == 0: // the overdue requests have ended, so load does not explain the silence
+	case m.unanswered >= silentProbes && e.Moved >= out && e.InFlight == 0: // the overdue requests have ended, so load does not explain the silence
 		return verdict{Out, Stalled}
 	case m.score >= outAt:
 		return verdict{Out, m.scored()}
@@ -350,7 +352,7 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 		m.putOut(now, v.cause)
 	case v.state == Suspect:
 		m.state, m.cause = Suspect, v.cause
-	case m.state == Suspect && m.score < clearBelow && m.unheard == 0 && now.Sub(m.since) >= restless:
+	case m.state == Suspect && m.score < clearBelow && m.unanswered == 0 && now.Sub(m.since) >= restless:
 		if m.cause == Stalled { // a slow request or a wrong prediction
 			m.alarms = min(m.alarms+1, mostAlarms)
 		}
@@ -364,14 +366,14 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 // relapse counts a failed return: requests failed within the steady time. An engine that stops
 // without losing requests may be part of a rolling update and does not count.
 func (m *machine) relapse(now time.Time, c Cause) {
-	if m.lost(c) && !m.back.IsZero() && now.Sub(m.back) < steady {
+	if m.lost(c) && !m.back.IsZero() && now.Sub(m.back) < stableAfter {
 		m.flap()
 	}
 }
 
 // lost reports whether the problem has cost requests.
 func (m *machine) lost(c Cause) bool {
-	return m.tally.requests() > float64(m.tally.Good) || c != None && c != Refused && c != Silent
+	return m.evidence.requests() > float64(m.evidence.Good) || c != None && c != Refused && c != Silent
 }
 
 // Past is the remembered state of an endpoint that has left.
@@ -404,9 +406,9 @@ func (m *machine) flap() { m.flaps = min(m.flaps+1, maxFlaps) }
 func (m *machine) putOut(now time.Time, c Cause) {
 	m.state, m.cause, m.passed, m.probed, m.failed, m.reborn = Out, c, 0, now, 0, false
 	if c.Counted() {
-		n, good := m.tally.requests(), float64(m.tally.Good)
-		if m.probesTell() {
-			n, good = n+float64(m.tally.Passed+m.tally.Denied), good+float64(m.tally.Passed)
+		n, good := m.evidence.requests(), float64(m.evidence.Good)
+		if m.probesConclusive() {
+			n, good = n+float64(m.evidence.Passed+m.evidence.Denied), good+float64(m.evidence.Passed)
 		}
 		m.failed = (n - good) / (n + 2) // small samples count less
 	}
@@ -438,7 +440,7 @@ func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
 func (m *machine) unprobed(now time.Time, e *Evidence) bool {
 	after := blindReturn
 	if m.cause == Refused || m.cause == Silent {
-		after = heardReturn
+		after = reachedReturn
 	}
 	return now.Sub(m.probed) >= after<<min(m.flaps, doublings) && now.Sub(m.since) >= after && min(e.Answered, e.Moved) < silentAfter
 }
@@ -492,7 +494,7 @@ func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 // view returns the state for display.
 func (m *machine) view(o *Options) View {
 	v := View{
-		State: m.state, Reached: m.reached, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally,
+		State: m.state, Reached: m.reached, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.evidence,
 		Flaps: m.flaps, Start: m.start(o), Restarted: m.reborn && m.away(),
 	}
 	if m.state != Healthy {

@@ -16,24 +16,24 @@ type Overrun struct {
 }
 
 const (
-	patienceFade  = 1. / 64
-	patienceKnown = 8   // minimum samples for an estimate
-	patienceNew   = 10. // factor until then
-	patienceLeast = 3.
-	patienceMost  = 30.
-	slackNew      = 20 * time.Second // added until then
-	slack         = time.Second
+	limitFade  = 1. / 64
+	limitKnown = 8   // minimum samples for an estimate
+	limitNew   = 10. // factor until then
+	limitLeast = 3.
+	limitMost  = 30.
+	slackNew   = 20 * time.Second // added until then
+	slack      = time.Second
 )
 
 // Limit returns the longest acceptable time for an event predicted to take the given seconds.
 func (w *Overrun) Limit(predicted float64) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.n < patienceKnown {
-		return seconds(patienceNew*predicted) + slackNew
+	if w.n < limitKnown {
+		return seconds(limitNew*predicted) + slackNew
 	}
 	spread := math.Sqrt(max(w.square-w.mean*w.mean, 0))
-	factor := min(max(math.Exp(w.mean+3*spread), patienceLeast), patienceMost)
+	factor := min(max(math.Exp(w.mean+3*spread), limitLeast), limitMost)
 	return seconds(factor*predicted) + slack
 }
 
@@ -46,11 +46,11 @@ func (w *Overrun) Observe(predicted float64, took time.Duration) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return
 	}
-	x = min(max(x, -math.Log(patienceMost)), math.Log(patienceMost))
+	x = min(max(x, -math.Log(limitMost)), math.Log(limitMost))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.n++
-	rate := max(1/w.n, patienceFade)
+	rate := max(1/w.n, limitFade)
 	w.mean += rate * (x - w.mean)
 	w.square += rate * (x*x - w.square)
 }

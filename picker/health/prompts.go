@@ -9,11 +9,11 @@ import (
 // Prompts records prompts whose requests failed, to distinguish a prompt that crashes engines from
 // a faulty engine. It is safe for concurrent use. Its zero value is ready.
 type Prompts struct {
-	used atomic.Int32
-	told atomic.Pointer[func(Verdict)]
-	mu   sync.Mutex
-	last [maxPrompts]failure
-	next int
+	used      atomic.Int32
+	onVerdict atomic.Pointer[func(Verdict)]
+	mu        sync.Mutex
+	last      [maxPrompts]failure
+	next      int
 }
 
 // failure is a prompt that failed and has not succeeded since.
@@ -50,10 +50,10 @@ func (p *Prompts) Empty() bool { return p.used.Load() == 0 }
 
 // OnVerdict sets the callback for every failure, and for every success of a prompt that had failed
 // before. It is used to inform other replicas. f must return quickly.
-func (p *Prompts) OnVerdict(f func(Verdict)) { p.told.Store(&f) }
+func (p *Prompts) OnVerdict(f func(Verdict)) { p.onVerdict.Store(&f) }
 
-func (p *Prompts) tell(v Verdict) {
-	if f := p.told.Load(); f != nil {
+func (p *Prompts) notify(v Verdict) {
+	if f := p.onVerdict.Load(); f != nil {
 		(*f)(v)
 	}
 }
@@ -78,7 +78,7 @@ func (p *Prompts) Failed(prompt uint64, endpoint int, now time.Time) (guilty boo
 	}
 	v := Verdict{Prompt: prompt, Endpoint: endpoint, At: now}
 	guilty = p.fail(v)
-	p.tell(v)
+	p.notify(v)
 	return guilty
 }
 
@@ -89,7 +89,7 @@ func (p *Prompts) Died(prompt uint64, endpoint int, now time.Time) {
 	}
 	v := Verdict{Prompt: prompt, Endpoint: endpoint, Died: true, At: now}
 	p.fail(v)
-	p.tell(v)
+	p.notify(v)
 }
 
 // Gone records that the engine of an endpoint refuses connections: the prompts that failed there
@@ -110,7 +110,7 @@ func (p *Prompts) Gone(endpoint int, now time.Time) {
 	}
 	p.mu.Unlock()
 	for _, v := range list {
-		p.tell(v)
+		p.notify(v)
 	}
 }
 
@@ -199,7 +199,7 @@ func (p *Prompts) Succeeded(prompt uint64, now time.Time) {
 		return
 	}
 	if p.acquit(prompt, now) {
-		p.tell(Verdict{Prompt: prompt, Answered: true, At: now})
+		p.notify(Verdict{Prompt: prompt, Answered: true, At: now})
 	}
 }
 

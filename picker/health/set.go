@@ -20,20 +20,20 @@ type Set struct {
 }
 
 type member struct {
-	id     int
-	group  *group
-	m      machine
-	tally  tally
-	recent tally // recent requests only
-	heard  []heard
-	fresh  Evidence // counts since the last step
-	view   View
-	asked  time.Time // time of this replica's last probe
-	others time.Time // when another replica last reported a probe
+	id      int
+	group   *group
+	m       machine
+	counts  decayed
+	recent  decayed // recent requests only
+	reports []replicaReport
+	fresh   Evidence // counts since the last step
+	view    View
+	asked   time.Time // time of this replica's last probe
+	others  time.Time // when another replica last reported a probe
 }
 
 // heard is the latest evidence of one replica on one endpoint.
-type heard struct {
+type replicaReport struct {
 	origin string
 	at     time.Time
 	e      Evidence
@@ -41,10 +41,10 @@ type heard struct {
 
 // Parameters of Step.
 const (
-	heardFor = 3 * time.Second        // how long a replica's report of a condition counts
-	pauseAt  = 600 * time.Millisecond // gap between steps from which the process counts as paused
-	stepFree = 200 * time.Millisecond // normal gap between steps
-	lateHalf = time.Second            // half-life of the steps' delay
+	reportFor = 3 * time.Second        // how long a replica's report of a condition counts
+	pauseAt   = 600 * time.Millisecond // gap between steps from which the process counts as paused
+	stepFree  = 200 * time.Millisecond // normal gap between steps
+	lateHalf  = time.Second            // half-life of the steps' delay
 )
 
 // NewSet returns a Set without endpoints.
@@ -137,8 +137,8 @@ func (s *Set) Receive(origin string, id int, e Evidence, now time.Time) {
 	if k == nil {
 		return
 	}
-	for i := range k.heard {
-		h := &k.heard[i]
+	for i := range k.reports {
+		h := &k.reports[i]
 		if h.origin == origin {
 			news := e.since(&h.e)
 			k.fresh = k.fresh.with(news)
@@ -152,14 +152,14 @@ func (s *Set) Receive(origin string, id int, e Evidence, now time.Time) {
 	if origin == "" {
 		k.fresh = k.fresh.with(e)
 	}
-	k.heard = append(k.heard, heard{origin, now, e})
+	k.reports = append(k.reports, replicaReport{origin, now, e})
 }
 
 // Drop removes a replica's evidence, for example after it has left.
 func (s *Set) Drop(origin string) {
 	for _, k := range s.members {
 		if k != nil {
-			k.heard = slices.DeleteFunc(k.heard, func(h heard) bool { return h.origin == origin })
+			k.reports = slices.DeleteFunc(k.reports, func(h replicaReport) bool { return h.origin == origin })
 		}
 	}
 }
@@ -213,26 +213,26 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 	seen := make([]Evidence, len(g.members))
 	for i, k := range g.members {
 		seen[i] = s.seen(k, now)
-		k.tally.add(now, &seen[i], baselineHalf)
+		k.counts.add(now, &seen[i], baselineHalf)
 		last := seen[i]
 		if c := k.m.cause; k.m.away() && (c == Failed || c == Broken || c.relative()) { // for these causes a probe meets the same fault as a request
 			last.Good, last.Bad[k.m.cause] = last.Good+last.Passed, last.Bad[k.m.cause]+last.Denied
 		}
 		k.recent.addRecent(now, &last)
 		if k.m.away() { // its results are no baseline for the others
-			k.tally = tally{}
+			k.counts = decayed{}
 		}
-		all.add(&k.tally)
+		all.add(&k.counts)
 	}
 	moved := make([]bool, len(g.members))
 	from := make([]State, len(g.members))
 	for i, k := range g.members {
-		base := all.without(&k.tally)
+		base := all.without(&k.counts)
 		base.overruled = g.pardons(k)
 		from[i] = k.m.state
 		moved[i] = k.m.step(now, &seen[i], &base, &s.opts)
 		if moved[i] && k.m.state == Returning { // probes have passed since
-			k.recent = tally{}
+			k.recent = decayed{}
 		}
 	}
 	g.compare(now, s.opts.Threshold)
@@ -249,10 +249,10 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 // step.
 func (s *Set) seen(k *member, now time.Time) Evidence {
 	sum := unknown()
-	for i := range k.heard {
-		h := &k.heard[i]
+	for i := range k.reports {
+		h := &k.reports[i]
 		e := h.e.uncounted().later(now.Sub(h.at))
-		if now.Sub(h.at) > heardFor { // conditions are stale; signs of life only age
+		if now.Sub(h.at) > reportFor { // conditions are stale; signs of life only age
 			e.Refused, e.InFlight, e.Overdue, e.Starved, e.Twice, e.Slow = false, 0, 0, false, false, false
 		}
 		sum = sum.with(e)
@@ -296,7 +296,7 @@ const (
 // Suspected reports whether there is evidence against an endpoint that is still healthy.
 func (s *Set) Suspected(id int) bool {
 	k := s.member(id)
-	return k != nil && !k.m.doubtedAt.IsZero()
+	return k != nil && !k.m.failingSince.IsZero()
 }
 
 // Probe reports whether this replica should probe an endpoint now. If so, the caller must do it.
@@ -310,13 +310,13 @@ func (s *Set) Suspected(id int) bool {
 // replica's result has arrived for one more second.
 func (s *Set) Probe(id, turn int, now time.Time) bool {
 	k := s.member(id)
-	if k == nil || k.m.state == Healthy && k.m.doubtedAt.IsZero() {
+	if k == nil || k.m.state == Healthy && k.m.failingSince.IsZero() {
 		return false
 	}
 	every, begun := probeEvery, k.m.since
 	switch {
 	case k.m.state == Healthy:
-		every, begun = probeAgain, k.m.doubtedAt
+		every, begun = probeAgain, k.m.failingSince
 	case k.m.state == Probing, k.m.failsSome():
 		every = probeAgain
 	}
@@ -386,7 +386,7 @@ type known struct {
 // GroupProblems returns the groups that are unhealthy as a whole, by name.
 func (s *Set) GroupProblems() (list []GroupProblem) {
 	for _, g := range s.sorted() {
-		if t := g.trouble(s.opts.Threshold); t != (GroupProblem{}) {
+		if t := g.problem(s.opts.Threshold); t != (GroupProblem{}) {
 			list = append(list, t)
 		}
 	}

@@ -70,7 +70,7 @@ func (v *View) Evidence() string {
 	case v.State == Returning:
 		return "was out: " + v.Cause.String()
 	case v.Restarted:
-		return "its engine has started again; the one before was out: " + v.Cause.String()
+		return "its engine restarted; the previous instance was out: " + v.Cause.String()
 	}
 	switch v.Cause {
 	case Refused:
@@ -79,20 +79,20 @@ func (v *View) Evidence() string {
 		return "the metrics page does not answer" + sinceLife(s.Answered)
 	case Stalled:
 		if s.Overdue == 0 {
-			return "requests were past their time, and nothing moved"
+			return "requests were overdue, and none made progress"
 		}
 		if s.Starved && s.Overdue == 1 {
-			return fmt.Sprintf("requests came one after the other, none was answered until its client left, nothing has moved for %s", round(s.Moved))
+			return fmt.Sprintf("no request was answered before its client left, and none has made progress for %s", round(s.Moved))
 		}
-		return fmt.Sprintf("%d of %d requests in flight are past their time, nothing has moved for %s", s.Overdue, s.InFlight, round(s.Moved))
+		return fmt.Sprintf("%d of %d requests in flight are overdue, and none has made progress for %s", s.Overdue, s.InFlight, round(s.Moved))
 	case Failed:
 		return fmt.Sprintf("%d answers with status 500 or above, or with an error in them", s.Bad[Failed])
 	case Broken:
-		return fmt.Sprintf("%d connections broke before the answer", s.Bad[Broken])
+		return fmt.Sprintf("%d connections closed before the answer", s.Bad[Broken])
 	case Cut:
-		return fmt.Sprintf("%d answers ended in the middle, or had not begun when their clients left", s.Bad[Cut])
+		return fmt.Sprintf("%d answers were cut off, or had not begun when their clients left", s.Bad[Cut])
 	case Late:
-		return fmt.Sprintf("%d answers came much later than predicted, or have not come", s.Bad[Late])
+		return fmt.Sprintf("%d answers were much later than predicted, or are still missing", s.Bad[Late])
 	case Declined:
 		return fmt.Sprintf("%d answers with status 3xx or 4xx to requests that other endpoints answer", s.Bad[Declined])
 	case Invalid:
@@ -102,7 +102,7 @@ func (v *View) Evidence() string {
 	case Halted:
 		return fmt.Sprintf("%d answers stopped in the middle of their body", s.Bad[Halted])
 	case Slow:
-		return "tokens come at less than a quarter of the usual pace"
+		return "tokens arrive at less than a quarter of the usual rate"
 	case Probe:
 		return fmt.Sprintf("%d probes failed", s.Missed+s.Denied)
 	default:
@@ -114,17 +114,17 @@ func (v *View) Evidence() string {
 func (v *View) Remedy() string {
 	switch v.State {
 	case Suspect:
-		return "answers in time, or probes that pass"
+		return "timely answers, or passed probes"
 	case Out:
-		probes := fmt.Sprintf("%d probes in a row that pass", v.Need)
+		probes := fmt.Sprintf("%d passed probes in a row", v.Need)
 		if v.Cause == Refused {
 			probes = "accepted connections, then " + probes
 		}
 		return probes + v.history()
 	case Probing:
-		return fmt.Sprintf("%d more probes in a row that pass", max(v.Need-v.Passed, 0)) + v.history()
+		return fmt.Sprintf("%d more passed probes in a row", max(v.Need-v.Passed, 0)) + v.history()
 	case Returning:
-		return fmt.Sprintf("answers in time while its share grows for %v", v.Start) + v.history()
+		return fmt.Sprintf("timely answers while its share grows for %v", v.Start) + v.history()
 	default:
 		return ""
 	}
@@ -136,15 +136,15 @@ func (v *View) history() string {
 	case 0:
 		return ""
 	case 1:
-		return "; its last return did not last"
+		return "; it failed again after its last return"
 	default:
-		return fmt.Sprintf("; its last %d returns did not last", v.Flaps)
+		return fmt.Sprintf("; it failed again after each of its last %d returns", v.Flaps)
 	}
 }
 
 func sinceLife(d time.Duration) string {
 	if d >= Never {
-		return ", and it has never been heard of"
+		return ", and it has never been reached"
 	}
 	return fmt.Sprintf(", last sign of life %s ago", round(d))
 }

@@ -21,7 +21,7 @@ type Tracker struct {
 	lastCut  time.Time
 	fulls    int // consecutive rejections by a full queue
 	hunger   hunger
-	shuns    shuns
+	avoided  avoidances
 
 	full    atomic.Int64 // Unix nanoseconds until which its queue counts as full
 	wary    atomic.Int64 // Unix nanoseconds until which every answer is observed
@@ -109,7 +109,7 @@ func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	defer t.mu.Unlock()
 	t.awake(now)
 	*w = Watch{Traits: w.Traits, t: t, begun: now, due: due, next: t.first}
-	t.shuns.begin(&w.Traits, now)
+	t.avoided.begin(&w.Traits, now)
 	if t.first != nil {
 		t.first.prev = w
 	}
@@ -206,10 +206,10 @@ func (w *Watch) judge(c Cause, now time.Time) {
 	case c == None && !w.judged:
 		t.good++
 		t.fulls = 0
-		t.shuns.note(&w.Traits, None, now)
+		t.avoided.note(&w.Traits, None, now)
 	case c != None && c < NumCauses && (!w.judged || c != Late):
 		t.bad[c]++
-		t.shuns.note(&w.Traits, c, now)
+		t.avoided.note(&w.Traits, c, now)
 	}
 	w.judged = true
 }
@@ -295,12 +295,12 @@ func (t *Tracker) SetFull(now time.Time, d time.Duration) {
 	}
 	until := now.Add(min(d<<max(t.fulls-1, 0), fullLongest)).UnixNano()
 	t.full.Store(max(until, t.full.Load()))
-	t.shuns.restrict()
+	t.avoided.restrict()
 }
 
 // OnRestrict sets a flag that the tracker sets when it finds the queue full, or requests to avoid.
 // Call it before any other method.
-func (t *Tracker) OnRestrict(flag *atomic.Bool) { t.shuns.restricted = flag }
+func (t *Tracker) OnRestrict(flag *atomic.Bool) { t.avoided.restricted = flag }
 
 // FullAt reports whether the queue counts as full at a time in Unix nanoseconds.
 func (t *Tracker) FullAt(now int64) bool { return t.full.Load() > now }

@@ -125,7 +125,7 @@ func TestAdapterFails(t *testing.T) {
 			t.Logf("%d requests for the adapter failed until it was passed over, then %d of 500; %d of 11,400 for the base went there", found, w.failed, w.there)
 			ep := w.p.pool.Snapshot().Endpoints[1]
 			if v := w.p.pool.Health().View(int(ep.ID)); v.State != health.Healthy || len(ep.AvoidedModels(nil, w.now)) != 1 {
-				t.Errorf("the engine is %s (%s) and shuns %v", v.State, v.Cause, ep.AvoidedModels(nil, w.now))
+				t.Errorf("the engine is %s (%s) and avoids %v", v.State, v.Cause, ep.AvoidedModels(nil, w.now))
 			}
 			if found > 60 || w.failed > 10 || w.there < 2000 {
 				t.Error("more is lost than may be")

@@ -13,7 +13,7 @@ type metrics struct {
 	changes *prometheus.CounterVec
 	probes  [numResults]prometheus.Counter
 
-	state, share, full, shunned, bad, good, ignored *prometheus.Desc
+	state, share, full, avoided, bad, good, ignored *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
@@ -28,10 +28,10 @@ func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
 		state:   desc("state", "1 for the state that an endpoint is in.", "endpoint", "state", "cause"),
 		share:   desc("share", "Share of decisions in which an endpoint may be a candidate, 0 to 1.", "endpoint"),
 		full:    desc("full", "1 while an endpoint is passed over because its engine rejected a request for lack of capacity.", "endpoint"),
-		shunned: desc("models_shunned", "Models whose requests go elsewhere, because they fail at an endpoint that answers others.", "endpoint"),
+		avoided: desc("models_avoided", "Models whose requests go elsewhere, because they fail at an endpoint that answers others.", "endpoint"),
 		bad:     desc("requests_bad_total", "Requests of this replica that spoke against an endpoint, by cause.", "endpoint", "cause"),
 		good:    desc("requests_good_total", "Requests of this replica that moved or ended in time.", "endpoint"),
-		ignored: desc("evidence_ignored", "Models and roles of which most endpoints are in trouble, so that evidence against them is ignored."),
+		ignored: desc("evidence_ignored", "Models and roles of which most endpoints are unhealthy, so that evidence against them is ignored."),
 	}
 	probes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are not healthy, or that nobody has asked for long, by result.",
@@ -58,7 +58,7 @@ func (x *metrics) probed(r Result) { x.probes[r].Inc() }
 
 // Describe implements prometheus.Collector.
 func (x *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{x.state, x.share, x.full, x.shunned, x.bad, x.good, x.ignored} {
+	for _, d := range []*prometheus.Desc{x.state, x.share, x.full, x.avoided, x.bad, x.good, x.ignored} {
 		ch <- d
 	}
 }
@@ -75,7 +75,7 @@ func (x *metrics) Collect(ch chan<- prometheus.Metric) {
 			full = 1
 		}
 		ch <- prometheus.MustNewConstMetric(x.full, prometheus.GaugeValue, full, ep.Address)
-		ch <- prometheus.MustNewConstMetric(x.shunned, prometheus.GaugeValue, float64(ep.Tracker().AvoidedCount()), ep.Address)
+		ch <- prometheus.MustNewConstMetric(x.avoided, prometheus.GaugeValue, float64(ep.Tracker().AvoidedCount()), ep.Address)
 		ch <- prometheus.MustNewConstMetric(x.good, prometheus.CounterValue, float64(e.Good), ep.Address)
 		for c, n := range e.Bad {
 			if cause := health.Cause(c); n > 0 || cause.Counted() {

@@ -83,19 +83,19 @@ type Monitor struct {
 	wake    chan struct{}
 	resting atomic.Bool // the pool is calm, and the loop waits for calmEvery
 
-	mu       sync.Mutex
-	set      *health.Set
-	sights   map[string]*sight            // by address
-	past     map[string]past              // of removed endpoints, by address
-	said     map[string]map[string]saying // last reports of other replicas, by address and origin
-	stirred  time.Time                    // when the pool was last not calm
-	lastStep time.Time
-	told     bool           // a snapshot was published
-	out      []word         // messages to other replicas, sent without the lock
-	lines    loglines.Lines // written without the lock
+	mu        sync.Mutex
+	set       *health.Set
+	sights    map[string]*sight                // by address
+	past      map[string]past                  // of removed endpoints, by address
+	reports   map[string]map[string]peerReport // last reports of other replicas, by address and origin
+	stirred   time.Time                        // when the pool was last not calm
+	lastStep  time.Time
+	published bool           // a snapshot was published
+	out       []word         // messages to other replicas, sent without the lock
+	lines     loglines.Lines // written without the lock
 
 	inboxMu sync.Mutex
-	inbox   []letter // queued reports of replicas, page reads and probes, in order
+	inbox   []inboxEntry // queued reports of replicas, page reads and probes, in order
 }
 
 // word is a message to the other replicas on one endpoint.
@@ -118,7 +118,7 @@ func Open(o Options) (*Monitor, error) {
 // New returns a monitor that advances only by Tick. It is for virtual time.
 func New(o Options) (*Monitor, error) {
 	o.complete()
-	m := &Monitor{opts: o, wake: make(chan struct{}, 1), set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}, said: map[string]map[string]saying{}}
+	m := &Monitor{opts: o, wake: make(chan struct{}, 1), set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}, reports: map[string]map[string]peerReport{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	var err error
 	if m.metrics, err = newMetrics(o.Registerer, m); err != nil {
@@ -200,7 +200,7 @@ func (m *Monitor) apply(c endpoint.Change) {
 		if s := m.sights[ep.Address]; s != nil && s.ep.ID == ep.ID {
 			m.remember(ep, m.set.Leave(int(ep.ID), now), now)
 			delete(m.sights, ep.Address)
-			m.tell(ep.Address, nil)
+			m.queue(ep.Address, nil)
 		}
 	}
 	for _, ep := range c.Restarted {
@@ -300,7 +300,7 @@ var roleNames = map[endpoint.Role]string{
 func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
 	load := m.opts.Pool.LoadTracker().RankLoad(ep, r.At)
 	busy := load.Prefill > 0 && ep.Cost().Wait(&load, r.At) > explained
-	m.post(letter{own: func() {
+	m.post(inboxEntry{own: func() {
 		if s := m.sights[ep.Address]; s != nil {
 			s.read(r, busy)
 		}
@@ -346,7 +346,7 @@ func (m *Monitor) step() ([]word, loglines.Lines) {
 		m.log(c)
 	}
 	for _, s := range m.sights {
-		m.logShunned(s, now)
+		m.logAvoided(s, now)
 	}
 	out := m.out
 	m.out = nil
@@ -399,7 +399,7 @@ func (m *Monitor) check(s *sight, e *health.Evidence, now time.Time) {
 }
 
 func (m *Monitor) publish(changes []health.Change) {
-	busy := len(changes) > 0 || !m.told
+	busy := len(changes) > 0 || !m.published
 	for _, s := range m.sights {
 		v := m.set.View(int(s.ep.ID))
 		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share || v.Reached != m.opts.Pool.Health().View(int(s.ep.ID)).Reached
@@ -410,25 +410,25 @@ func (m *Monitor) publish(changes []health.Change) {
 	}
 	troubles := m.set.GroupProblems()
 	if busy || !slices.Equal(troubles, was) {
-		m.told = true
+		m.published = true
 		m.opts.Pool.SetHealth(m.set.Snapshot())
 	}
-	m.logTroubles(was, troubles)
+	m.logGroupProblems(was, troubles)
 }
 
-// logTroubles logs the groups that began or ceased to have mostly unhealthy endpoints.
-func (m *Monitor) logTroubles(was, is []health.GroupProblem) {
+// logGroupProblems logs the groups that began or ceased to have mostly unhealthy endpoints.
+func (m *Monitor) logGroupProblems(was, is []health.GroupProblem) {
 	in := func(list []health.GroupProblem, group string) bool {
 		return slices.ContainsFunc(list, func(t health.GroupProblem) bool { return t.Group == group })
 	}
 	for _, t := range is {
 		if !in(was, t.Group) {
-			m.lines.Warn("most endpoints are in trouble", "group", t.Group, "endpoints", t.Endpoints, "away", t.Unhealthy, "evidence_ignored", t.Ignored, "failing", t.Failing)
+			m.lines.Warn("most endpoints are unhealthy", "group", t.Group, "endpoints", t.Endpoints, "away", t.Unhealthy, "evidence_ignored", t.Ignored, "failing", t.Failing)
 		}
 	}
 	for _, t := range was {
 		if !in(is, t.Group) {
-			m.lines.Info("most endpoints are no longer in trouble", "group", t.Group)
+			m.lines.Info("most endpoints are healthy again", "group", t.Group)
 		}
 	}
 }
@@ -451,54 +451,54 @@ func (m *Monitor) log(c health.Change) {
 		"evidence", c.To.Evidence(), "back_by", c.To.Remedy(), "overruled", c.To.Overruled)
 }
 
-// logShunned logs when an endpoint starts and stops failing single models, clients or kinds of request.
-func (m *Monitor) logShunned(s *sight, now time.Time) {
+// logAvoided logs when an endpoint starts and stops failing single models, clients or kinds of request.
+func (m *Monitor) logAvoided(s *sight, now time.Time) {
 	n := s.ep.Tracker().AvoidedCount()
 	switch {
-	case n > s.shunned:
+	case n > s.avoided:
 		m.lines.Warn("endpoint fails some models, clients or kinds of request, which go to other endpoints", "endpoint", s.ep.Address, "models", s.ep.AvoidedModels(nil, now), "count", n)
-	case n < s.shunned:
+	case n < s.avoided:
 		m.lines.Info("an endpoint no longer fails single models, clients or kinds of request", "endpoint", s.ep.Address, "left", n)
 	}
-	s.shunned = n
+	s.avoided = n
 }
 
 // Merge queues another replica's evidence on an endpoint. It implements cluster.GaugeSink and
 // returns quickly, because it would delay the cluster's heartbeats.
 func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) error {
 	if value == nil { // that replica removed the endpoint; its earlier evidence only ages
-		m.post(letter{origin: origin, address: address, gone: true})
+		m.post(inboxEntry{origin: origin, address: address, gone: true})
 		return nil
 	}
 	e, found, err := readEvidence(value)
 	if err != nil {
 		return err
 	}
-	m.post(letter{origin: origin, address: address, saying: saying{e, found, m.opts.Now()}})
+	m.post(inboxEntry{origin: origin, address: address, peerReport: peerReport{e, found, m.opts.Now()}})
 	m.stir()
 	return nil
 }
 
 // Drop removes the evidence of a replica that has left. It implements cluster.GaugeSink.
-func (m *Monitor) Drop(origin string) { m.post(letter{origin: origin, gone: true}) }
+func (m *Monitor) Drop(origin string) { m.post(inboxEntry{origin: origin, gone: true}) }
 
-// letter is a queued report of another replica, a page read or a probe result. The next step
+// inboxEntry is a queued report of another replica, a page read or a probe result. The next step
 // handles it.
-type letter struct {
+type inboxEntry struct {
 	own             func() // handler for this replica's own observation; the other fields are then empty
 	origin, address string // address "": all endpoints
-	saying
+	peerReport
 	gone bool
 }
 
-// maxLetters bounds the queue.
-const maxLetters = 1 << 14
+// maxInbox bounds the queue.
+const maxInbox = 1 << 14
 
 // post queues a letter for the next step. A full queue is processed immediately.
-func (m *Monitor) post(l letter) {
+func (m *Monitor) post(l inboxEntry) {
 	m.inboxMu.Lock()
 	m.inbox = append(m.inbox, l)
-	full := len(m.inbox) >= maxLetters
+	full := len(m.inbox) >= maxInbox
 	m.inboxMu.Unlock()
 	if full {
 		m.mu.Lock()
@@ -520,7 +520,7 @@ func (m *Monitor) open() {
 		case l.address == "":
 			m.drop(l.origin)
 		case l.gone:
-			m.unsay(l.address, l.origin)
+			m.removeReport(l.address, l.origin)
 		default:
 			m.take(l)
 		}
@@ -528,39 +528,39 @@ func (m *Monitor) open() {
 }
 
 // take stores a replica's report on an endpoint and applies it if the endpoint exists.
-func (m *Monitor) take(l *letter) {
-	if m.said[l.address] == nil {
-		m.said[l.address] = map[string]saying{}
+func (m *Monitor) take(l *inboxEntry) {
+	if m.reports[l.address] == nil {
+		m.reports[l.address] = map[string]peerReport{}
 	}
-	m.said[l.address][l.origin] = l.saying
+	m.reports[l.address][l.origin] = l.peerReport
 	if s := m.sights[l.address]; s != nil {
-		m.hear(s, l.origin, l.saying)
+		m.hear(s, l.origin, l.peerReport)
 	}
 }
 
-// saying is another replica's report on an endpoint. The cluster bounds the number of reports per
+// peerReport is another replica's report on an endpoint. The cluster bounds the number of reports per
 // replica.
-type saying struct {
+type peerReport struct {
 	health.Evidence
 	found []health.ModelAvoidance
 	at    time.Time
 }
 
-func (m *Monitor) hear(s *sight, origin string, w saying) {
-	s.heard(origin, &w.Evidence, w.at)
+func (m *Monitor) hear(s *sight, origin string, w peerReport) {
+	s.receive(origin, &w.Evidence, w.at)
 	m.set.Receive(origin, int(s.ep.ID), w.Evidence, w.at)
 	s.ep.Tracker().ReceiveAvoidances(origin, w.found, w.at)
 }
 
-func (m *Monitor) unsay(address, origin string) {
-	if delete(m.said[address], origin); len(m.said[address]) == 0 {
-		delete(m.said, address)
+func (m *Monitor) removeReport(address, origin string) {
+	if delete(m.reports[address], origin); len(m.reports[address]) == 0 {
+		delete(m.reports, address)
 	}
 }
 
 // recall applies reports that arrived before the endpoint was added.
 func (m *Monitor) recall(s *sight) {
-	said := m.said[s.ep.Address]
+	said := m.reports[s.ep.Address]
 	for _, origin := range slices.Sorted(maps.Keys(said)) {
 		m.hear(s, origin, said[origin])
 	}
@@ -569,8 +569,8 @@ func (m *Monitor) recall(s *sight) {
 // drop removes all reports of a replica that has left.
 func (m *Monitor) drop(origin string) {
 	m.set.Drop(origin)
-	for address := range m.said {
-		m.unsay(address, origin)
+	for address := range m.reports {
+		m.removeReport(address, origin)
 	}
 	for _, s := range m.sights {
 		delete(s.words, origin)

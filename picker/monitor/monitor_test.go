@@ -158,7 +158,7 @@ func TestSaidBeforeItWasKnown(t *testing.T) {
 	}
 	r.replicas[1].Drop("a")
 	r.replicas[1].Tick()
-	if n := len(r.replicas[1].said); n != 0 {
+	if n := len(r.replicas[1].reports); n != 0 {
 		t.Errorf("%d endpoints are remembered of a replica that is gone", n)
 	}
 }
@@ -195,15 +195,15 @@ func TestWordsDoNotWait(t *testing.T) {
 	if !s.refused || s.denied != denied+1 {
 		t.Errorf("refused %v, %d probes denied", s.refused, s.denied-denied)
 	}
-	if said := m.said[address]; len(said) != 1 || said["y"].InFlight != 1 {
+	if said := m.reports[address]; len(said) != 1 || said["y"].InFlight != 1 {
 		t.Errorf("said: %v", said)
 	}
-	for range maxLetters {
+	for range maxInbox {
 		if err := m.Merge("y", 1, address, word); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(m.inbox); n >= maxLetters {
+	if n := len(m.inbox); n >= maxInbox {
 		t.Errorf("%d words wait", n)
 	}
 }

@@ -54,7 +54,7 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		if r == Hung && (!idle || !m.idles(ep, now)) {
 			r = Missed
 		}
-		m.post(letter{own: func() { s.probed(r, ep, now, m.set.Stalled(now)) }})
+		m.post(inboxEntry{own: func() { s.probed(r, ep, now, m.set.Stalled(now)) }})
 	}
 }
 
@@ -97,7 +97,7 @@ const (
 	probeTokens    = 8
 	probeSlack     = 150 * time.Millisecond
 	briefly        = 4                // factor on the text of an endpoint, from which a peer's is longer
-	probePatience  = 4                // multiple of the predicted time
+	probeFactor    = 4                // multiple of the predicted time
 	probeTimeout   = 1 * time.Second  // minimum
 	probeLongest   = 10 * time.Second // maximum
 	askTimeout     = 3 * time.Second  // of the engine's own health check; SGLang takes a second
@@ -418,7 +418,7 @@ func failed(ctx context.Context, status int) Result {
 func Limit(ep *endpoint.Endpoint) time.Duration {
 	c := ep.Cost()
 	s := c.Base + c.Prefill(endpoint.Work{Input: 8, New: 8}) + probeTokens*c.StepOf(1, 8)
-	return min(probeSlack+time.Duration(probePatience*s*float64(time.Second)), probeLongest)
+	return min(probeSlack+time.Duration(probeFactor*s*float64(time.Second)), probeLongest)
 }
 
 // ask probes an engine by its health endpoint, for engines that support no question.

@@ -19,7 +19,7 @@ type sight struct {
 	denied    uint64
 	probing   bool
 	refreshed time.Time
-	shunned   int // models that avoid the endpoint
+	avoided   int // models that avoid the endpoint
 	pace      pace
 	counts    health.Counts // at the last step
 
@@ -115,9 +115,9 @@ func (p *pace) judge(rate float64) {
 // counts holds totals of another replica's counters.
 type counts struct{ bad, passed uint64 }
 
-// heard records another replica's report, so that this replica answers with its own evidence. A
+// receive records another replica's report, so that this replica answers with its own evidence. A
 // probe that passed there ends a slow pace here, like a local one.
-func (s *sight) heard(origin string, e *health.Evidence, now time.Time) {
+func (s *sight) receive(origin string, e *health.Evidence, now time.Time) {
 	is := counts{passed: e.Passed}
 	for _, n := range e.Bad {
 		is.bad += n
@@ -158,11 +158,11 @@ func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Tim
 func (s *sight) share(m *Monitor, e health.Evidence, now time.Time) {
 	found, news := s.ep.Tracker().Found(nil, now)
 	s.sharedAt, s.shared, s.found = now, e, news
-	m.tell(s.ep.Address, appendEvidence(nil, &e, found))
+	m.queue(s.ep.Address, appendEvidence(nil, &e, found))
 }
 
-// tell queues a message to the other replicas. The caller holds m.mu.
-func (m *Monitor) tell(address string, value []byte) {
+// queue queues a message to the other replicas. The caller holds m.mu.
+func (m *Monitor) queue(address string, value []byte) {
 	if m.opts.Publish != nil {
 		m.out = append(m.out, word{address, value})
 	}

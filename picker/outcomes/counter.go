@@ -58,28 +58,28 @@ type Counter struct {
 	pool *endpoint.Pool
 
 	mu    sync.Mutex // guards the fields below and the content of users
-	rows  map[block.EndpointID]*tallyRow
-	users map[string]*tallyUser
+	rows  map[block.EndpointID]*endpointCounts
+	users map[string]*userCounts
 }
 
-// tallyRow holds one endpoint's counts.
-type tallyRow struct {
+// endpointCounts holds one endpoint's counts.
+type endpointCounts struct {
 	mu      sync.Mutex
 	address string
-	models  []tallyModel
+	models  []modelCounts
 	first   histogram
 	whole   histogram
 	prompt  uint64 // tokens, where the engine reported cached ones
 	cached  uint64
 }
 
-type tallyModel struct {
+type modelCounts struct {
 	name    string
 	classes [numClasses]uint64
 }
 
-// tallyUser holds the counts of one model's users.
-type tallyUser struct {
+// userCounts holds the counts of one model's users.
+type userCounts struct {
 	requests   uint64
 	errors     [len(userCauses)]uint64
 	unfinished uint64
@@ -90,7 +90,7 @@ type tallyUser struct {
 
 // New returns a counter for the pool's endpoints, registered with reg unless that is nil.
 func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Counter, error) {
-	t := &Counter{pool: pool, rows: map[block.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
+	t := &Counter{pool: pool, rows: map[block.EndpointID]*endpointCounts{}, users: map[string]*userCounts{}}
 	pool.Subscribe(t.changed)
 	if reg == nil {
 		return t, nil
@@ -209,12 +209,12 @@ func (t *Counter) Endpoint(ep *endpoint.Endpoint) (sum EndpointTotals) {
 }
 
 // row returns the counts of an endpoint that is, or recently was, in the pool; otherwise nil.
-func (t *Counter) row(ep *endpoint.Endpoint) *tallyRow {
+func (t *Counter) row(ep *endpoint.Endpoint) *endpointCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.rows[ep.ID]
 	if r == nil && t.pool.Snapshot().Lookup(ep.Address) != nil {
-		r = &tallyRow{address: ep.Address, first: histogram{bounds: firstBounds}, whole: histogram{bounds: wholeBounds}}
+		r = &endpointCounts{address: ep.Address, first: histogram{bounds: firstBounds}, whole: histogram{bounds: wholeBounds}}
 		t.rows[ep.ID] = r
 	}
 	if r == nil || r.address != ep.Address {
@@ -223,7 +223,7 @@ func (t *Counter) row(ep *endpoint.Endpoint) *tallyRow {
 	return r
 }
 
-func (r *tallyRow) ended(s *endpoint.Snapshot, model string, e *End) {
+func (r *endpointCounts) ended(s *endpoint.Snapshot, model string, e *End) {
 	class := classNone
 	if e.Status >= firstStatus {
 		class = min(e.Status/firstStatus, numClasses-1)
@@ -242,9 +242,9 @@ func (r *tallyRow) ended(s *endpoint.Snapshot, model string, e *End) {
 }
 
 // model returns the index of a model, or of "other" if the limit is reached.
-func (r *tallyRow) model(s *endpoint.Snapshot, name string) int {
+func (r *endpointCounts) model(s *endpoint.Snapshot, name string) int {
 	at := func(name string) int {
-		return slices.IndexFunc(r.models, func(m tallyModel) bool { return m.name == name })
+		return slices.IndexFunc(r.models, func(m modelCounts) bool { return m.name == name })
 	}
 	i := at(name)
 	if i < 0 && len(r.models) >= modelsOfOne {
@@ -255,15 +255,15 @@ func (r *tallyRow) model(s *endpoint.Snapshot, name string) int {
 		i = at(name)
 	}
 	if i < 0 {
-		r.models = append(r.models, tallyModel{name: name})
+		r.models = append(r.models, modelCounts{name: name})
 		i = len(r.models) - 1
 	}
 	return i
 }
 
 // dropUnserved drops models that are no longer served. The caller holds mu.
-func (r *tallyRow) dropUnserved(s *endpoint.Snapshot) {
-	r.models = slices.DeleteFunc(r.models, func(m tallyModel) bool { return m.name != otherModels && len(s.Serving(m.name)) == 0 })
+func (r *endpointCounts) dropUnserved(s *endpoint.Snapshot) {
+	r.models = slices.DeleteFunc(r.models, func(m modelCounts) bool { return m.name != otherModels && len(s.Serving(m.name)) == 0 })
 }
 
 // label returns the label of a model: its name if some endpoint is known to serve it.
@@ -275,7 +275,7 @@ func (t *Counter) label(model string) string {
 }
 
 // user returns the counts of a model's users. The caller holds mu.
-func (t *Counter) user(model string) *tallyUser {
+func (t *Counter) user(model string) *userCounts {
 	u := t.users[model]
 	if u == nil && len(t.users) >= maxModels {
 		t.dropUnserved()
@@ -285,7 +285,7 @@ func (t *Counter) user(model string) *tallyUser {
 		}
 	}
 	if u == nil {
-		u = &tallyUser{}
+		u = &userCounts{}
 		t.users[model] = u
 	}
 	return u

@@ -116,7 +116,7 @@ func saturation(endpoints []*endpoint.Endpoint, now time.Time) map[string]float6
 	return out
 }
 
-func (r *tallyRow) collect(s *endpoint.Snapshot, ch chan<- prometheus.Metric) {
+func (r *endpointCounts) collect(s *endpoint.Snapshot, ch chan<- prometheus.Metric) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropUnserved(s)

@@ -11,12 +11,12 @@ import (
 const (
 	noteParser   = "request forms are recognised by their path"
 	noteTokens   = "prompts are matched as text; no tokenizer is called"
-	noteLoad     = "load is the in-flight book of all replicas, always kept"
+	noteLoad     = "the in-flight load of all replicas is always tracked"
 	noteLatency  = "latencies are learned from the response path, always on"
 	noteAdmit    = "requests of a negative priority whose latency target nobody meets are always refused, with 429"
-	noteEvict    = "with flowControl.enableEviction requests of negative priority make way, of the lowest the newest first"
+	noteEvict    = "with flowControl.enableEviction, requests of negative priority are evicted, lowest priority and newest first"
 	noteServed   = "answers name the endpoint that served"
-	noteDefaults = "part of what is always there"
+	noteDefaults = "always active"
 	noteHeaders  = "the profile handler sets the headers"
 	noteModels   = "GET /v1/models is always answered with the models of all endpoints"
 	noteHistory  = "no plugin here reads the history of sessions"
@@ -60,9 +60,9 @@ func SettingTypes() Table {
 		return Type{Name: name, Aliases: aliases, Kind: kind, Summary: "Built in.", Note: note, New: builtIn}
 	}
 	return Table{
-		{Name: "session-id-producer", Kind: KindProducer, Summary: "Where requests carry their session key.",
+		{Name: "session-id-producer", Kind: KindProducer, Summary: "Reads the session key of requests.",
 			New: WithParams(sessionIDParams{}, newSessionID)},
-		{Name: "agent-identity", Kind: KindProducer, Summary: "Where agents name their sessions, and flows.",
+		{Name: "agent-identity", Kind: KindProducer, Summary: "Reads session and flow names that agents send.",
 			New: WithParams(agentParams{}, newAgentIdentity)},
 		done(KindProducer, "token-producer", noteTokens, "tokenizer"),
 		done(KindProducer, "inflight-load-producer", noteLoad),
@@ -74,10 +74,10 @@ func SettingTypes() Table {
 		{Name: "label-producer", Kind: KindProducer, Summary: "Publishes endpoint labels as attributes for the endpoint-attribute plugins.",
 			New: WithParams(labelProducerParams{}, newLabelProducer)},
 		done(KindProducer, "disagg-headers-handler", noteHeaders, "prefill-header-handler"),
-		{Name: "metrics-data-source", Kind: KindSource, Summary: "Where engines' metrics pages are.",
+		{Name: "metrics-data-source", Kind: KindSource, Summary: "Sets the location of engines' metrics pages.",
 			New: WithParams(metricsSourceParams{Scheme: "http", Path: "/metrics", InsecureSkipVerify: true}, newMetricsSource)},
 		{Name: "core-metrics-extractor", Aliases: []string{"model-server-protocol-metrics"}, Kind: KindSource,
-			Summary: "How engines' metrics pages are read.", New: WithParams(extractorParams{}, newExtractor)},
+			Summary: "Sets how engines' metrics pages are read.", New: WithParams(extractorParams{}, newExtractor)},
 		done(KindSource, "models-data-source", noteDefaults),
 		done(KindSource, "models-data-extractor", noteDefaults),
 		done(KindSource, "endpoint-notification-source", noteDefaults),

@@ -66,7 +66,7 @@ func newExtractor(p extractorParams) (Plugin, error) {
 		cache = cache || e.CacheBlockSizeLabelName+e.CacheNumBlocksLabelName+e.CacheBlockSizeSpec+e.CacheNumBlocksSpec != ""
 	}
 	if cache {
-		differs = append(differs, "the size of the cache is read where known engines say it; give approx-prefix-cache-producer a capacity for others")
+		differs = append(differs, "known engines report their cache size; for others, set the capacity of approx-prefix-cache-producer")
 	}
 	return Plugin{Metrics: m, Differs: differs}, Faults(errs...)
 }

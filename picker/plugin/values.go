@@ -28,7 +28,7 @@ type Producer struct {
 	FlowHeaders   []string                                                            // headers with the flow if there is no fairness ID
 	SessionTable  int                                                                 // size of the session table
 	Urgency       func(c *cycle.Cycle, endpoints []string, own float64) (int64, bool) // see picker.Rules
-	UrgencyTold   string                                                              // description of Urgency in one line
+	UrgencyText   string                                                              // description of Urgency in one line
 	TokenHeader   string                                                              // response header for the endpoint's token; "": none
 }
 

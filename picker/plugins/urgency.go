@@ -41,7 +41,7 @@ func newUrgency(p urgencyParams) (plugin.Plugin, error) {
 		u.engines, _ = s.Filter.(selector)
 		faults = append(faults, err)
 	}
-	return plugin.Plugin{Producer: &plugin.Producer{Urgency: u.of, UrgencyTold: u.told()}}, plugin.Faults(faults...)
+	return plugin.Plugin{Producer: &plugin.Producer{Urgency: u.of, UrgencyText: u.describe()}}, plugin.Faults(faults...)
 }
 
 // maxWorkWeight keeps the added time within a day for minutes of prefill.
@@ -91,8 +91,8 @@ func schedulable(k request.Kind) bool {
 	}
 }
 
-// told describes the effect for a configuration check.
-func (u urgency) told() string {
+// describe describes the effect for a configuration check.
+func (u urgency) describe() string {
 	where := "at every endpoint"
 	if !u.EveryEndpoint {
 		var terms []string

@@ -28,8 +28,8 @@ type account struct {
 	late    float64   // smoothed delay of answers beyond the prediction, in seconds
 	lateAt  time.Time
 
-	doubt   float64 // smoothed fraction of announced prefix tokens that were not there
-	doubtAt time.Time
+	missing   float64 // smoothed fraction of announced prefix tokens that were not there
+	missingAt time.Time
 
 	unanswered int       // pickers there that did not answer
 	askAfter   time.Time // earliest next request to one
@@ -58,9 +58,9 @@ const (
 	lateProbed = .25
 	probeFor   = 30 * time.Second // longest time for that request
 
-	doubtShare = .3              // weight of a new observation in doubt
-	doubtHalf  = 5 * time.Minute // half-life of doubt without observations
-	doubtGrace = 64              // tokens; fewer may be the end of a page
+	missingShare = .3              // weight of a new observation in doubt
+	missingHalf  = 5 * time.Minute // half-life of doubt without observations
+	missingGrace = 64              // tokens; fewer may be the end of a page
 )
 
 // book records work sent to the cluster.
@@ -85,7 +85,7 @@ type state struct {
 	full    bool
 	probed  bool    // it was late, and a request there is being observed
 	open    bool    // requests were sent there recently
-	doubt   float64 // fraction of its announced prefixes that it lacks
+	missing float64 // fraction of its announced prefixes that it lacks
 }
 
 // state returns the current account. told is the time of the cluster's load announcement.
@@ -93,7 +93,7 @@ func (a *account) state(now, told time.Time, hold float64) state {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := state{
-		late: a.lateNow(now), doubt: a.doubtNow(now), out: now.Before(a.until), trial: (a.failures > 0 || a.refusals > 0 || a.late > lateProbed) && !now.Before(a.until), full: now.Before(a.full),
+		late: a.lateNow(now), missing: a.missingNow(now), out: now.Before(a.until), trial: (a.failures > 0 || a.refusals > 0 || a.late > lateProbed) && !now.Before(a.until), full: now.Before(a.full),
 		probed: a.late > lateProbed && now.Before(a.probing),
 		open:   !a.won.IsZero() && now.Sub(a.won).Seconds() < hold,
 	}
@@ -114,20 +114,20 @@ func (a *account) lateNow(now time.Time) float64 {
 	return a.late * math.Exp2(-now.Sub(a.lateAt).Seconds()/lateHalf.Seconds())
 }
 
-func (a *account) doubtNow(now time.Time) float64 {
-	if a.doubt <= 0 {
+func (a *account) missingNow(now time.Time) float64 {
+	if a.missing <= 0 {
 		return 0
 	}
-	return a.doubt * math.Exp2(-now.Sub(a.doubtAt).Seconds()/doubtHalf.Seconds())
+	return a.missing * math.Exp2(-now.Sub(a.missingAt).Seconds()/missingHalf.Seconds())
 }
 
 // audit compares the announced prefix with the cached tokens in the response.
 func (a *account) audit(held, cached int, now time.Time) {
-	if held < doubtGrace || cached < 0 {
+	if held < missingGrace || cached < 0 {
 		return
 	}
-	missing := max(float64(held-cached-doubtGrace), 0) / float64(held)
-	a.doubt, a.doubtAt = (1-doubtShare)*a.doubtNow(now)+doubtShare*missing, now
+	missing := max(float64(held-cached-missingGrace), 0) / float64(held)
+	a.missing, a.missingAt = (1-missingShare)*a.missingNow(now)+missingShare*missing, now
 }
 
 // trial claims the single trial request for a cluster that failed, refused or was late. Until it

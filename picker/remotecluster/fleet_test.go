@@ -517,11 +517,11 @@ func TestFalseFilter(t *testing.T) {
 	}
 	a := account{}
 	a.audit(1000, 0, t0)
-	first := a.doubtNow(t0)
+	first := a.missingNow(t0)
 	a.audit(1000, -1, t0) // no information
 	a.audit(10, 0, t0)    // too little to judge
-	if first <= 0 || a.doubtNow(t0) != first || a.doubtNow(t0.Add(doubtHalf)) != first/2 {
-		t.Errorf("doubt %v, then %v, a while later %v", first, a.doubtNow(t0), a.doubtNow(t0.Add(doubtHalf)))
+	if first <= 0 || a.missingNow(t0) != first || a.missingNow(t0.Add(missingHalf)) != first/2 {
+		t.Errorf("doubt %v, then %v, a while later %v", first, a.missingNow(t0), a.missingNow(t0.Add(missingHalf)))
 	}
 }
 

@@ -118,7 +118,7 @@ func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.RemoteTerms {
 		return t
 	}
 	n := float64(s.engines(a.Model))
-	t.Held = int(float64(s.holds(a, now)) * (1 - st.doubt))
+	t.Held = int(float64(s.holds(a, now)) * (1 - st.missing))
 	work := endpoint.Work{Input: max(a.Input, 1), New: max(a.Input-t.Held, 1)}
 	wait := s.Load.Wait
 	if t.Held > 0 { // the endpoint with the prefix is not the one with the shortest wait

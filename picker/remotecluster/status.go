@@ -31,7 +31,7 @@ func (f *Fleet) Status(now time.Time) (out []Status) {
 	for _, s := range f.table.Load().sides {
 		q := f.quote(s, &ask, now)
 		st := s.state(now, s.ReceivedAt, f.o.Margin.Hold)
-		row := Status{Cluster: s.Cluster, Result: q.Reason.String(), Gateways: len(s.gateways), Endpoints: len(s.direct), RoundTrip: 1e3 * s.roundTrip(), Late: 1e3 * st.late, MissRate: st.doubt, Sending: st.open}
+		row := Status{Cluster: s.Cluster, Result: q.Reason.String(), Gateways: len(s.gateways), Endpoints: len(s.direct), RoundTrip: 1e3 * s.roundTrip(), Late: 1e3 * st.late, MissRate: st.missing, Sending: st.open}
 		switch {
 		case q.Reason == cycle.RemoteCostlier && len(s.gateways)+len(s.direct) == 0:
 			row.Result = "no address"

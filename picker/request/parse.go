@@ -303,7 +303,7 @@ func takeSampling(r *Request, s *scanner, val Span) {
 	r.reads.promptLogprobs = logprobs != nil && string(logprobs) != "null"
 	r.Whole = r.Whole || count(memberOf(s, val, "n")) > 1 || r.reads.promptLogprobs
 	if skip := memberOf(s, val, "skip_reading_prefix_cache"); skip != nil && string(skip) != "null" {
-		r.reads.skip, r.reads.told = string(skip) == "true", true
+		r.reads.skip, r.reads.skipSet = string(skip) == "true", true
 	}
 }
 

@@ -151,14 +151,14 @@ type Variant struct {
 // reads holds the body's settings that control use of the prefix cache.
 type reads struct {
 	promptLogprobs, echo, logprobs bool
-	skip, told                     bool // skip_reading_prefix_cache, and whether it is set
+	skip, skipSet                  bool // skip_reading_prefix_cache, and whether it is set
 }
 
 // SkipsCache reports whether engines compute the whole prompt regardless of their cache, because
 // the request asks for prompt log-probabilities or disables the cache.
 func (r *Request) SkipsCache() bool {
 	switch v := &r.reads; {
-	case v.told:
+	case v.skipSet:
 		return v.skip
 	case v.promptLogprobs:
 		return true

@@ -94,7 +94,7 @@ func (s *Scanner) custom(line []byte) {
 		_, text, ok := split(rest)
 		value, finite := signed(text)
 		if !ok || !finite {
-			s.tally.skipped++
+			s.page.skipped++
 			continue
 		}
 		s.sums[i].add(value)

@@ -48,19 +48,19 @@ type target struct {
 	spare   *http.Request // request for the alternative path; nil if the path is configured
 	onOther bool          // request currently uses otherPath
 	// transport is per endpoint, since a shared one retains state for every address it has used.
-	transport http.RoundTripper
-	ctx       context.Context // ends with the endpoint
-	cancel    context.CancelFunc
-	due       time.Time // next regular reading
-	fastDue   time.Time // next reading if there is demand
-	rested    time.Time // earliest next reading, by the duration of the last one
-	inFlight  bool
-	again     bool // read immediately
-	asked     []chan<- outcome
-	waiting   []chan<- outcome // waiting for the reading in flight
-	status    EndpointStatus
-	lastDown  bool // this poller marked it as down
-	unheard   int  // consecutive unanswered readings
+	transport  http.RoundTripper
+	ctx        context.Context // ends with the endpoint
+	cancel     context.CancelFunc
+	due        time.Time // next regular reading
+	fastDue    time.Time // next reading if there is demand
+	rested     time.Time // earliest next reading, by the duration of the last one
+	inFlight   bool
+	again      bool // read immediately
+	asked      []chan<- outcome
+	waiting    []chan<- outcome // waiting for the reading in flight
+	status     EndpointStatus
+	lastDown   bool // this poller marked it as down
+	unanswered int  // consecutive unanswered readings
 }
 
 // outcome is the result of one reading.
@@ -347,7 +347,7 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	wait := slow
 	// An engine without a readable page still proves by its responses that it is alive. Only
 	// unanswered readings back off.
-	for n := 1; n < t.unheard && wait < p.opts.MaxBackoff; n++ {
+	for n := 1; n < t.unanswered && wait < p.opts.MaxBackoff; n++ {
 		wait *= 2
 	}
 	wait = min(wait, max(p.opts.MaxBackoff, slow))
@@ -355,7 +355,7 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	if took := end.Sub(start); took < 2*p.opts.Timeout { // otherwise this process was paused
 		rested = end.Add(restFactor * took)
 	}
-	if t.rested = (time.Time{}); t.unheard == 0 {
+	if t.rested = (time.Time{}); t.unanswered == 0 {
 		t.rested = rested
 	}
 	early := slow * 9 / 10 // how much earlier than after wait, to meet a slot

@@ -185,8 +185,8 @@ func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
 func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 	s := &t.status
 	s.Took = took
-	if t.unheard++; answered(o.err) {
-		t.unheard = 0
+	if t.unanswered++; answered(o.err) {
+		t.unanswered = 0
 	}
 	if o.err == nil {
 		if s.Failures > 0 {
@@ -206,7 +206,7 @@ func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 	}
 	s.State, s.Fast, s.Error = StateFailing, false, o.err.Error()
 	if s.Failures++; s.Failures == downAfter {
-		p.lines.Warn("engine metrics cannot be read, load is judged without them",
+		p.lines.Warn("engine metrics cannot be read, load is estimated without them",
 			"endpoint", t.ep.Address, "cause", causeOf(o.err), "error", o.err)
 	}
 	switch {

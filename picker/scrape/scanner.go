@@ -66,13 +66,13 @@ func whole(v float64) int { return int(min(v+0.5, math.MaxInt32)) }
 type Scanner struct {
 	buf    []byte
 	labels labelSet
-	tally  tally
+	page   pageSums
 	own    *ownNames   // configured names; nil: built-in ones
 	sums   []customSum // of own.custom
 }
 
 // tally accumulates the values of a page's lines.
-type tally struct {
+type pageSums struct {
 	engine endpoint.EngineType
 	sum    [numberOfWhats]float64
 	count  [numberOfWhats]int
@@ -103,9 +103,9 @@ func (s *Scanner) Scan(r io.Reader, engine endpoint.EngineType) (Page, error) {
 func (s *Scanner) scan(r io.Reader, own *ownNames, engine endpoint.EngineType) (Page, error) {
 	s.own = own
 	s.startCustom()
-	running, waiting := s.tally.lora.running[:0], s.tally.lora.waiting[:0]
-	s.tally = tally{engine: engine}
-	s.tally.lora.running, s.tally.lora.waiting = running, waiting
+	running, waiting := s.page.lora.running[:0], s.page.lora.waiting[:0]
+	s.page = pageSums{engine: engine}
+	s.page.lora.running, s.page.lora.waiting = running, waiting
 	var page Page
 	held, skipping, idle := 0, false, 0
 	for {
@@ -120,7 +120,7 @@ func (s *Scanner) scan(r io.Reader, own *ownNames, engine endpoint.EngineType) (
 		held = copy(s.buf, rest)
 		if held == len(s.buf) || skipping {
 			if !skipping {
-				s.tally.skipped++
+				s.page.skipped++
 			}
 			held, skipping = 0, true
 		}
@@ -173,7 +173,7 @@ func (s *Scanner) line(line []byte) {
 	if m == nil {
 		return
 	}
-	t := &s.tally
+	t := &s.page
 	if m.engine != endpoint.EngineUnknown && m.engine != t.engine {
 		if t.engine != endpoint.EngineUnknown {
 			return
@@ -204,7 +204,7 @@ func (s *Scanner) line(line []byte) {
 	}
 }
 
-func (t *tally) add(w what, v float64) {
+func (t *pageSums) add(w what, v float64) {
 	t.sum[w] += v
 	t.count[w]++
 }
@@ -236,7 +236,7 @@ func (s *Scanner) rank() {
 			return
 		}
 		if string(name) == labelEngine || string(name) == labelRank {
-			s.tally.ranks.add(value)
+			s.page.ranks.add(value)
 		}
 	}
 }
@@ -251,16 +251,16 @@ func (s *Scanner) config() {
 		}
 		switch string(name) {
 		case labelBlockSize, labelPageSize:
-			s.tally.config.size = max(s.tally.config.size, integer(value))
+			s.page.config.size = max(s.page.config.size, integer(value))
 		case labelBlocks:
-			s.tally.config.blocks = max(s.tally.config.blocks, integer(value))
+			s.page.config.blocks = max(s.page.config.blocks, integer(value))
 		case labelPages:
-			s.tally.config.blocks = min(s.tally.config.blocks+integer(value), math.MaxInt32)
+			s.page.config.blocks = min(s.page.config.blocks+integer(value), math.MaxInt32)
 		case labelCaching:
 			if string(value) == "False" {
-				s.tally.config.uncached = true
+				s.page.config.uncached = true
 			} else if len(value) > 0 {
-				s.tally.config.cached = true
+				s.page.config.cached = true
 			}
 		}
 	}
@@ -268,13 +268,13 @@ func (s *Scanner) config() {
 
 // lora keeps the newest report; the series' value is its time.
 func (s *Scanner) lora(at float64) {
-	l := &s.tally.lora
+	l := &s.page.lora
 	if at < l.at {
 		return
 	}
 	l.at, l.max = at, 0
 	l.running, l.waiting = l.running[:0], l.waiting[:0]
-	s.tally.count[whatLoRA]++
+	s.page.count[whatLoRA]++
 	for {
 		name, value, ok := s.labels.next()
 		if !ok {
@@ -301,7 +301,7 @@ func integer(b []byte) int {
 }
 
 func (s *Scanner) finish(p *Page) error {
-	t := &s.tally
+	t := &s.page
 	p.Skipped = t.skipped
 	if t.count[whatStarted] > 0 {
 		p.Started = time.UnixMilli(int64(math.Round(min(t.sum[whatStarted]/float64(t.count[whatStarted]), 1e12) * 1e3)))
@@ -338,7 +338,7 @@ func (s *Scanner) finish(p *Page) error {
 	return nil
 }
 
-func (t *tally) mean(w what) float64 {
+func (t *pageSums) mean(w what) float64 {
 	if t.count[w] == 0 {
 		return 0
 	}

@@ -15,7 +15,7 @@ import (
 // It does not wait for engines that never provided a list or whose last read failed: requests for
 // their models are placed unconfirmed.
 func (r *Reader) Confirm(ctx context.Context, model string) {
-	waits := r.doubt(model)
+	waits := r.startReads(model)
 	if len(waits) == 0 {
 		return
 	}
@@ -33,8 +33,8 @@ func (r *Reader) Confirm(ctx context.Context, model string) {
 	}
 }
 
-// doubt starts the reads that the name needs and returns channels that close when they end.
-func (r *Reader) doubt(model string) []<-chan struct{} {
+// startReads starts the reads that the name needs and returns channels that close when they end.
+func (r *Reader) startReads(model string) []<-chan struct{} {
 	now := r.opts.Now()
 	snapshot := r.opts.Pool.Snapshot()
 	r.mu.Lock()
@@ -81,7 +81,7 @@ func (r *Reader) readAgain(id block.EndpointID, e *engine, now time.Time) <-chan
 // remember records that lists were read for a name. A full memory is cleared, which costs one more
 // read per name.
 func (r *Reader) remember(model string, now time.Time) {
-	if len(r.confirmed) >= doubtNames {
+	if len(r.confirmed) >= maxConfirmed {
 		clear(r.confirmed)
 	}
 	if len(model) <= maxName {

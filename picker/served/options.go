@@ -20,7 +20,7 @@ const (
 	pause          = 250 * time.Millisecond // minimum interval of reads at one engine
 	firstAgain     = time.Second            // first delay before retrying a failed read; doubled each time
 	maxDoublings   = 10
-	doubtNames     = 1024 // confirmed names that are remembered
+	maxConfirmed   = 1024 // confirmed names that are remembered
 	atOnce         = 16   // engines asked concurrently
 )
 

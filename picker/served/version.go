@@ -34,10 +34,10 @@ type versions struct {
 	asked  bool      // a request is in progress
 }
 
-// heard records a reported version and returns whether it indicates a different engine process.
+// observe records a reported version and returns whether it indicates a different engine process.
 // Several engines with different versions may share one address, so alternating versions count
 // once.
-func (v *versions) heard(version string, at time.Time) (another bool) {
+func (v *versions) observe(version string, at time.Time) (another bool) {
 	was := v.now
 	v.now, v.at = version, at
 	if was == "" || was == version {
@@ -90,7 +90,7 @@ func (r *Reader) renew(id block.EndpointID, e *engine) {
 	r.mu.Lock()
 	was, last := e.versions.now, e.versions.at
 	e.versions.asked, e.versions.next = false, now.Add(pause)
-	another := err == nil && e.versions.heard(version, now)
+	another := err == nil && e.versions.observe(version, now)
 	r.mu.Unlock()
 	if ep = r.opts.Pool.Snapshot().ByID(int(id)); another && ep != nil && !ep.Began().After(last) {
 		r.opts.Log.Info("engine version changed, treating it as a new engine", "endpoint", e.address, "was", was, "version", version)

@@ -212,7 +212,7 @@ func (s *Sink) Apply(b []byte) (moved bool, err error) {
 }
 
 // errLarge means that a filter exceeds this side's limit.
-var errLarge = errors.New("filter: the filter is larger than is accepted")
+var errLarge = errors.New("filter: filter exceeds the size limit")
 
 // begin allocates a filter for another epoch. The previous one is used until the new one is
 // complete.

@@ -41,7 +41,7 @@ type Hub struct {
 type hubMember struct {
 	name       string
 	controller *Controller
-	local      *Local // nil: its objects were not read yet
+	local      *Local // nil: its objects have not been read yet
 }
 
 // hubPace is how often a Hub checks whether API servers answer.
@@ -143,7 +143,7 @@ func (h *Hub) view(of *hubMember) View {
 // silent returns why a cluster counts as silent, or "".
 func (m *hubMember) silent(now time.Time, patience time.Duration) string {
 	if m.local == nil || m.controller == nil {
-		return "its objects were not read yet"
+		return "its objects have not been read yet"
 	}
 	if st := m.controller.pools.State(); st.Err != nil && now.Sub(st.Since) > patience {
 		return "its API server does not answer"

@@ -406,7 +406,7 @@ func (f *facts) problem(n Name) string {
 	case f.blind != "":
 		return f.blind
 	case f.outside(n):
-		return "the namespace is not looked after"
+		return "the namespace is not managed"
 	}
 	return f.failed[n]
 }
@@ -486,13 +486,13 @@ func (f *facts) parent(o *pool) *parent {
 	case o.export == "":
 		c.Reason, c.Message = reasonNotRequested, fmt.Sprintf("the annotation %s is empty: want %s", Annotation, ClusterSet)
 	case o.export != ClusterSet:
-		c.Reason, c.Message = reasonNotSupported, fmt.Sprintf("%.100q is no scope that is known: want %s", o.export, ClusterSet)
+		c.Reason, c.Message = reasonNotSupported, fmt.Sprintf("%.100q is not a known scope: want %s", o.export, ClusterSet)
 	case why != "":
 		c.Reason, c.Message = reasonNotSupported, why
 	case !f.Settled && o.entry.whole(f.controller, o.Name):
 		return o.entry // keep the state from before a restart until more is known
 	case !f.Settled:
-		c.Reason, c.Message = reasonPending, "other clusters have not been heard yet"
+		c.Reason, c.Message = reasonPending, "no message from other clusters yet"
 	default:
 		c.Status, c.Reason, c.Message = f.reached(o.Name)
 	}

@@ -115,7 +115,7 @@ func TestDesired(t *testing.T) {
 		{"imports are not installed here", func(f *facts) { f.asks(ClusterSet); f.blind = problemAbsent; f.member("b", false, "a") },
 			"pool False/NotSupported: not to a: the kind InferencePoolImport is not installed; exported to b\nimport a True/Accepted: exported by a\nexports draining=false\nholds [] \"the kind InferencePoolImport is not installed\""},
 		{"another scope", func(f *facts) { f.asks("Galaxy"); f.member("b", false) },
-			`pool False/NotSupported: "Galaxy" is no scope that is known: want ClusterSet`},
+			`pool False/NotSupported: "Galaxy" is not a known scope: want ClusterSet`},
 		{"no scope", func(f *facts) { f.asks(""); f.member("b", false) },
 			"pool False/NotRequested: the annotation inference.networking.x-k8s.io/export is empty: want ClusterSet"},
 		{"the federation refuses", func(f *facts) { f.asks(ClusterSet); f.serves[llama] = "not allowed"; f.member("b", false) },
@@ -275,7 +275,7 @@ func TestUnsettled(t *testing.T) {
 		t.Errorf("entry is %+v", got)
 	}
 	f.pools[llama].entry = nil
-	if got := told(desired(f)); !strings.HasPrefix(got, "pool False/Pending: other clusters have not been heard yet") {
+	if got := told(desired(f)); !strings.HasPrefix(got, "pool False/Pending: no message from other clusters yet") {
 		t.Error(got)
 	}
 }

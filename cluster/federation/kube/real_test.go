@@ -113,7 +113,7 @@ func testNamespaces(m *mesh) {
 	c.start(Options{Namespace: "default"})
 	a.pool("p", "ClusterSet")
 	a.wantParents(m.entry("False", "NotSupported"))
-	a.wantMessage("not to c: the namespace is not looked after; exported to a, b")
+	a.wantMessage("not to c: the namespace is not managed; exported to a, b")
 	c.stop()
 	c.start(Options{Namespace: all})
 	a.wantMessage("not to c: there is no such namespace; exported to a, b")
@@ -128,7 +128,7 @@ func testValues(m *mesh) {
 	a := m.sites["a"]
 	a.pool("p", "Galaxy")
 	a.wantParents(m.entry("False", "NotSupported"))
-	a.wantMessage(`"Galaxy" is no scope that is known: want ClusterSet`)
+	a.wantMessage(`"Galaxy" is not a known scope: want ClusterSet`)
 	a.annotate("p", `""`)
 	a.wantParents(m.entry("False", "NotRequested"))
 	a.annotate("p", `"ClusterSet"`)

@@ -60,7 +60,7 @@ func trouble(about string, st kubeapi.State) []string {
 	case kubeapi.IsForbidden(st.Err):
 		return []string{fmt.Sprintf("%s: %v", about, st.Err)}
 	case st.Err != nil:
-		return []string{fmt.Sprintf("%s: not readable since %s, what is known stays: %v", about, st.Since.UTC().Format(time.RFC3339), st.Err)}
+		return []string{fmt.Sprintf("%s: unreadable since %s, the last known state stays in use: %v", about, st.Since.UTC().Format(time.RFC3339), st.Err)}
 	case st.Watch != nil:
 		return []string{fmt.Sprintf("%s: listed every few seconds instead of watched: %v", about, st.Watch)}
 	}
@@ -71,7 +71,7 @@ func trouble(about string, st kubeapi.State) []string {
 func (c *Controller) show(f *facts, p *plan, r rounds) {
 	s := state{Status: Status{Waiting: r.waiting}, over: len(f.over)}
 	for _, x := range f.over[:min(len(f.over), 1)] {
-		s.Problems = append(s.Problems, fmt.Sprintf("%d exports are not imported, the first is %s of %s: at most %d pools of a cluster are", len(f.over), x.Name, x.cluster, f.limit))
+		s.Problems = append(s.Problems, fmt.Sprintf("%d exports are not imported, the first is %s of %s: the limit is %d pools per cluster", len(f.over), x.Name, x.cluster, f.limit))
 	}
 	for n := range p.parents {
 		o := f.pools[n]
@@ -154,9 +154,9 @@ func (c *Controller) register(reg prometheus.Registerer) error {
 	n := c.writer.counts
 	for _, m := range []prometheus.Collector{n.writes, n.conflicts, n.reasserted, n.failures,
 		gauge("exported", "Pools whose status says that they are exported to every cluster.", func(s *state) int { return s.exported }),
-		gauge("imports", "InferencePoolImports with an entry of ours.", func(s *state) int { return s.imports }),
+		gauge("imports", "InferencePoolImports with an entry of this cluster.", func(s *state) int { return s.imports }),
 		gauge("refused_exports", "Pools of other clusters without an import because their cluster exports too many.", func(s *state) int { return s.over }),
-		gauge("waiting", "Objects that do not have the wanted content yet.", func(s *state) int { return s.Waiting }),
+		gauge("waiting", "Objects whose content is not up to date yet.", func(s *state) int { return s.Waiting }),
 	} {
 		if err := reg.Register(m); err != nil {
 			return err

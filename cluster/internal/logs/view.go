@@ -88,9 +88,9 @@ func (l *Log) view(s *source) SourceView {
 	case s.pos.Lost > 0:
 		v.Knowledge = knowledge.Partial
 	case s.denied >= manyDenied && v.Lag > 0:
-		v.Knowledge, v.Reason = knowledge.Approximate, "others know more, and none could hand it out"
+		v.Knowledge, v.Reason = knowledge.Approximate, "other members have more events, but none could send a snapshot"
 		if s.tooLarge > 0 {
-			v.Reason = "its snapshot is over the limit of what one may take"
+			v.Reason = "its snapshot exceeds the size limit"
 		}
 	case s.pend.len() > 0 || s.load != nil || v.Lag > 0 && l.late(s):
 		v.Knowledge = knowledge.CatchingUp

@@ -49,7 +49,7 @@ func (s *Streams) receive(st grpc.ServerStream, p *peer) error {
 	}
 }
 
-var errGone = status.Error(codes.NotFound, "not a member any more, or another process by now")
+var errGone = status.Error(codes.NotFound, "no longer a member, or replaced by another process")
 
 // welcome reads the hello and compares it with the certificate.
 func (s *Streams) welcome(st grpc.ServerStream) (*peer, error) {

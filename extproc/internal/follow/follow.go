@@ -86,10 +86,10 @@ func (t *Counter) Problem() string {
 	case !t.ignored.Load():
 		return ""
 	case t.multiple.Load():
-		return "the proxy does not go where the picker says: it may take a single address (see --gateway), " +
+		return "the proxy does not use the picker's destination: it may accept a single address only (see --gateway), " +
 			"or know the endpoints under other addresses"
 	default:
-		return "the proxy does not go where the picker says: its cluster must take the destination from header or metadata " +
+		return "the proxy does not use the picker's destination: its cluster must take the destination from header or metadata " +
 			wire.HeaderDestination + ", and know the endpoints by the same ip:port"
 	}
 }

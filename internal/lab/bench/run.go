@@ -190,8 +190,8 @@ func (l *load) measure(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// tally holds the counters of the players.
-type tally struct {
+// counts holds the counters of the players.
+type counts struct {
 	latencies []time.Duration // of requests with a destination
 	refused   int
 	failed    int
@@ -201,20 +201,20 @@ type tally struct {
 
 // run lets all players play until count requests have started or limit has passed, and waits until
 // all have ended. Zero means no limit.
-func (l *load) run(ctx context.Context, count int, limit time.Duration) (tally, error) {
+func (l *load) run(ctx context.Context, count int, limit time.Duration) (counts, error) {
 	s := &session{load: l, start: time.Now(), count: count, limit: limit}
 	ctx, s.stop = context.WithCancelCause(ctx)
 	defer s.stop(nil)
-	tallies := make([]tally, len(l.players))
+	tallies := make([]counts, len(l.players))
 	var group sync.WaitGroup
 	for i, p := range l.players {
 		group.Go(func() { s.work(ctx, p, &tallies[i]) })
 	}
 	group.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return tally{}, err
+		return counts{}, err
 	}
-	var sum tally
+	var sum counts
 	for _, t := range tallies {
 		sum.latencies = append(sum.latencies, t.latencies...)
 		sum.refused += t.refused
@@ -240,7 +240,7 @@ type session struct {
 }
 
 // work plays until the session's bounds are reached.
-func (s *session) work(ctx context.Context, p *player, t *tally) {
+func (s *session) work(ctx context.Context, p *player, t *counts) {
 	for {
 		due, ok := s.take(ctx)
 		if !ok {
@@ -285,7 +285,7 @@ func (s *session) take(ctx context.Context) (time.Time, bool) {
 }
 
 // fail counts a failed request and ends the session after too many.
-func (s *session) fail(t *tally, err error) {
+func (s *session) fail(t *counts, err error) {
 	t.failed++
 	if t.failure == nil {
 		t.failure = err

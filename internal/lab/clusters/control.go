@@ -45,7 +45,7 @@ func (w *world) openControl() error {
 		// The ticks of clusters are not synchronous.
 		offset := tick * float64(i) / float64(n)
 		w.at(offset, func() { c.tick(i) })
-		w.at(offset, func() { c.tell(i) })
+		w.at(offset, func() { c.publish(i) })
 	}
 	return nil
 }
@@ -115,13 +115,13 @@ func (c *control) carry(from int, out []federation.Send) {
 	}
 }
 
-// tell updates the pool of a cluster in its core.
-func (c *control) tell(i int) {
+// publish updates the pool of a cluster in its core.
+func (c *control) publish(i int) {
 	w, s := c.w, c.w.clusters[i]
 	if w.now > w.o.Length+drained/2 {
 		return
 	}
-	w.at(w.now+describe, func() { c.tell(i) })
+	w.at(w.now+describe, func() { c.publish(i) })
 	if w.now < s.deadTil {
 		return
 	}

@@ -39,7 +39,7 @@ func (w *world) choose(at *site, r *request) (to *site, terms cycle.RemoteTerms,
 		return w.byPrice(at, r, hopped)
 	case Weights:
 		if !hopped && w.rng.Float64() > w.o.Home {
-			return w.told(at, func(*site, float64) float64 { return w.rng.Float64() })
+			return w.reported(at, func(*site, float64) float64 { return w.rng.Float64() })
 		}
 	case Least:
 		if !hopped {
@@ -70,9 +70,9 @@ func (w *world) byPrice(at *site, r *request, hopped bool) (*site, cycle.RemoteT
 // named returns the cluster of that name, or nil.
 func (w *world) named(name string) *site { return w.names[name] }
 
-// told returns the usable cluster with the best reported value. The terms are for the end of the
+// reported returns the usable cluster with the best reported value. The terms are for the end of the
 // request.
-func (w *world) told(at *site, value func(s *site, load float64) float64) (*site, cycle.RemoteTerms, bool) {
+func (w *world) reported(at *site, value func(s *site, load float64) float64) (*site, cycle.RemoteTerms, bool) {
 	var best *site
 	least := math.Inf(1)
 	for _, c := range w.control.cores[at.index].View(clock(w.now)).Clusters {
@@ -97,7 +97,7 @@ func (w *world) leastLoaded(at *site) (*site, cycle.RemoteTerms, bool) {
 		own += float64(e.requests)
 	}
 	low := own
-	to, terms, ok := w.told(at, func(_ *site, load float64) float64 {
+	to, terms, ok := w.reported(at, func(_ *site, load float64) float64 {
 		low = min(low, load)
 		return load
 	})

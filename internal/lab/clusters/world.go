@@ -332,7 +332,7 @@ func (w *world) leave(r *request, from, to *site, terms cycle.RemoteTerms) {
 // fallBack acts as the proxy when the first destination fails: it tries an engine at home.
 func (w *world) fallBack(r *request) {
 	home := w.clusters[r.s.home]
-	w.tellEnd(r, picker.RemoteOutcome{Sent: clock(r.sent), At: clock(w.now), Cause: health.Broken})
+	w.reportEnd(r, picker.RemoteOutcome{Sent: clock(r.sent), At: clock(w.now), Cause: health.Broken})
 	w.out.Retried++
 	r.away, r.retried, r.site = false, true, home.index
 	if r.engine = w.best(home, r); r.engine >= 0 {
@@ -356,7 +356,7 @@ func (w *world) standBy(home *site, r *request) (*site, cycle.RemoteTerms, bool)
 	if to, terms, ok := w.choose(home, r); ok && to.name != r.went.Cluster {
 		return to, terms, ok
 	}
-	return w.told(home, func(s *site, load float64) float64 {
+	return w.reported(home, func(s *site, load float64) float64 {
 		if s.name == r.went.Cluster {
 			return math.Inf(1)
 		}
@@ -364,7 +364,7 @@ func (w *world) standBy(home *site, r *request) (*site, cycle.RemoteTerms, bool)
 	})
 }
 
-func (w *world) tellEnd(r *request, e picker.RemoteOutcome) {
+func (w *world) reportEnd(r *request, e picker.RemoteOutcome) {
 	e.Predicted = r.went.Prediction
 	w.clusters[r.s.home].fleet.Ended(&endpoint.Endpoint{Spec: endpoint.Spec{Cluster: r.went.Cluster}}, e)
 }
@@ -388,7 +388,7 @@ func (w *world) serve(r *request) {
 		r.first = w.now + back - r.sent
 		w.out.count(w, r, work)
 		if r.away {
-			w.tellEnd(r, picker.RemoteOutcome{Sent: clock(r.sent), At: clock(w.now), Cause: health.None, Complete: true, First: time.Duration(r.first * float64(time.Second))})
+			w.reportEnd(r, picker.RemoteOutcome{Sent: clock(r.sent), At: clock(w.now), Cause: health.None, Complete: true, First: time.Duration(r.first * float64(time.Second))})
 		}
 	})
 	w.at(end, func() {

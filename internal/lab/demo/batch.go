@@ -21,7 +21,7 @@ const (
 	batchUsers = 400
 	batchStep  = 40 * time.Second
 	batchWarm  = 12 * time.Second
-	talkRate   = 8 // interactive requests per second
+	chatRate   = 8 // interactive requests per second
 )
 
 // Interactive users wait for the first token. Batch jobs need throughput.
@@ -110,7 +110,7 @@ func (g *group) beside(ctx context.Context, row *BatchRow, users int) error {
 	var mu sync.Mutex
 	counts := false
 	talk, err := workload.Start(workload.Options{
-		Source: workload.NewSource(question, 1, vocab.Name, 0), Client: g.client("interactive", 256), Rate: talkRate, Seed: 1, Timeout: 2 * time.Minute,
+		Source: workload.NewSource(question, 1, vocab.Name, 0), Client: g.client("interactive", 256), Rate: chatRate, Seed: 1, Timeout: 2 * time.Minute,
 		Ended: func(_ time.Time, o *workload.Outcome) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -58,7 +58,7 @@ func (s *BatchSummary) Problems() (list []string) {
 // Write prints an explanation of the rows and the verdict.
 func (s *BatchSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%d replicas, %d engines that run %d requests at once, %d batch users who ask again at once, %d interactive requests a second.\n",
-		s.Replicas, s.Engines, s.Slots, batchUsers, talkRate)
+		s.Replicas, s.Engines, s.Slots, batchUsers, chatRate)
 	fmt.Fprintln(w, "wait in engines: mean number of requests in the engines' own queues.")
 	problems := s.Problems()
 	for _, p := range problems {

@@ -62,9 +62,9 @@ type QualitySummary struct {
 	Rows    []QualityRow
 }
 
-// talk is the default workload: chats of many tenants whose system prompts exceed the caches of all
+// shortChat is the default workload: chats of many tenants whose system prompts exceed the caches of all
 // engines together.
-var talk = workload.Kind{
+var shortChat = workload.Kind{
 	Name: "talk", Shared: 40, Zipf: 1, SharedTokens: 6000, Turns: 4, UserTokens: 80, Spread: .8, Answer: 40, Think: time.Second,
 }
 
@@ -140,7 +140,7 @@ func (c QualityCase) kind() workload.Kind {
 	if c.Crowd {
 		return crowd
 	}
-	return talk
+	return shortChat
 }
 
 // qualityCase measures one case with its own engines, replicas and Envoy.

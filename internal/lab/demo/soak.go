@@ -48,7 +48,7 @@ const (
 	soakFill     = 20               // concurrent requests that fill an engine's cache
 )
 
-var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
+var newClients = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
 
 // RunSoak runs replicas of one gossip group under load for Options.Step. Requests evict each
 // other's blocks, and every 15 s an engine is restarted. Caches are full from the start and soon
@@ -82,7 +82,7 @@ func (g *group) soak(ctx context.Context) (*SoakSummary, error) {
 	client := workload.NewClient(g.URL, soakUsers)
 	client.SessionHeader = request.HeaderSession
 	w, err := workload.Start(workload.Options{
-		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: client,
+		Source: workload.NewSource(newClients, 1, vocab.Name, .5), Client: client,
 		Rate: soakRate, Seed: 1, Timeout: 30 * time.Second,
 	})
 	if err != nil {
@@ -98,7 +98,7 @@ func fill(ctx context.Context, e *sim.Engine, salt uint64) error {
 	client := workload.NewClient("http://"+e.Addr(), soakFill)
 	defer client.Close()
 	w, err := workload.Start(workload.Options{
-		Source: workload.NewSource(strangers, 2+salt, vocab.Name, 0), Client: client,
+		Source: workload.NewSource(newClients, 2+salt, vocab.Name, 0), Client: client,
 		Users: 2, Requests: soakFill, Timeout: 10 * time.Second,
 	})
 	if err != nil {

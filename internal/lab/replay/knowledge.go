@@ -156,7 +156,7 @@ func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 func (m *matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 	s := m.replica.sim
 	m.approx.Record(ep.ID, r.ChunkKeys, s.clock().UnixNano())
-	m.replica.say(message{kind: saidRecord, endpoint: ep, keys: r.ChunkKeys})
+	m.replica.publish(message{kind: recordMessage, endpoint: ep, keys: r.ChunkKeys})
 }
 
 // Finished implements picker.Matcher.

@@ -133,7 +133,7 @@ func (s *simulation) ticked() {
 		r.catchUp(s.now)
 		r.queue.Poll()
 		r.queue.Changes(s.ticks%queueBeat == 0, func(model string, gauges []rules.Gauge) {
-			r.say(message{kind: saidQueue, model: model, gauges: gauges})
+			r.publish(message{kind: queueMessage, model: model, gauges: gauges})
 		})
 	}
 	if s.forgotten++; len(s.flying)+len(s.moving) > 0 {

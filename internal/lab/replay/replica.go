@@ -60,21 +60,21 @@ func (sh *shared) advance(now time.Duration) {
 	}
 }
 
-type saidKind uint8
+type messageKind uint8
 
 const (
-	saidLoad saidKind = iota
-	saidRecord
-	saidSession
-	saidCost
-	saidQueue
+	loadMessage messageKind = iota
+	recordMessage
+	sessionMessage
+	costMessage
+	queueMessage
 )
 
 // message is a message from one replica to the others.
 type message struct {
 	at       time.Duration
 	from     int
-	kind     saidKind
+	kind     messageKind
 	endpoint *endpoint.Endpoint // the sender's
 	load     endpoint.Load
 	cost     endpoint.Cost
@@ -99,11 +99,11 @@ type replica struct {
 	placing   *journey             // the request being placed
 	warming   int                  // running warm-ups
 
-	heard   int               // number of log messages processed
-	hearing time.Duration     // when the message that is being processed arrived
-	remote  [][]endpoint.Load // by station and origin
-	costs   [][]endpoint.Cost
-	taught  time.Duration
+	processed int               // number of log messages processed
+	hearing   time.Duration     // when the message that is being processed arrived
+	remote    [][]endpoint.Load // by station and origin
+	costs     [][]endpoint.Cost
+	taught    time.Duration
 }
 
 func newReplica(number int, s *simulation) (*replica, error) {
@@ -128,7 +128,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	r.match = &matcher{replica: r, approx: newApprox(&s.Case)}
 	if s.Replicas > 1 && s.Share >= 0 {
 		r.pool.LoadTracker().OnChange(r.bookChanged)
-		r.sessions.OnBind(func(b sessions.Binding) { r.say(message{kind: saidSession, session: b}) })
+		r.sessions.OnBind(func(b sessions.Binding) { r.publish(message{kind: sessionMessage, session: b}) })
 	}
 	rules, err := s.Policy.Rules()
 	if err != nil {
@@ -188,16 +188,16 @@ func (r *replica) index(address string) int {
 }
 
 func (r *replica) bookChanged(ep *endpoint.Endpoint) {
-	r.say(message{kind: saidLoad, endpoint: ep, load: r.pool.LoadTracker().Local(ep, r.sim.clock())})
+	r.publish(message{kind: loadMessage, endpoint: ep, load: r.pool.LoadTracker().Local(ep, r.sim.clock())})
 }
 
-// say sends a message to the other replicas.
-func (r *replica) say(m message) {
+// publish sends a message to the other replicas.
+func (r *replica) publish(m message) {
 	if r.sim.Replicas == 1 || r.sim.Share < 0 {
 		return
 	}
 	m.at, m.from = r.sim.now, r.number
-	if m.kind == saidRecord {
+	if m.kind == recordMessage {
 		m.keys = append(blockKeys(nil), m.keys...)
 	}
 	r.sim.shared.log = append(r.sim.shared.log, m)
@@ -208,8 +208,8 @@ func (r *replica) catchUp(now time.Duration) {
 	sh := r.sim.shared
 	sh.advance(now)
 	r.teach(now)
-	for ; r.heard < len(sh.log) && sh.log[r.heard].at+r.sim.Share <= now; r.heard++ {
-		if m := &sh.log[r.heard]; m.from != r.number {
+	for ; r.processed < len(sh.log) && sh.log[r.processed].at+r.sim.Share <= now; r.processed++ {
+		if m := &sh.log[r.processed]; m.from != r.number {
 			r.hearing = m.at + r.sim.Share
 			r.hear(m)
 			r.hearing = 0
@@ -228,7 +228,7 @@ func (r *replica) clock() time.Time {
 
 func (r *replica) hear(m *message) {
 	switch m.kind {
-	case saidLoad:
+	case loadMessage:
 		i := r.station(m.endpoint)
 		r.remote[i][m.from] = m.load
 		var sum endpoint.Load
@@ -236,13 +236,13 @@ func (r *replica) hear(m *message) {
 			sum = sum.Add(l)
 		}
 		r.pool.LoadTracker().SetRemote(r.endpoints[i], sum)
-	case saidRecord:
+	case recordMessage:
 		r.match.approx.Record(r.endpoints[r.station(m.endpoint)].ID, m.keys, epoch.Add(m.at).UnixNano())
-	case saidSession:
+	case sessionMessage:
 		r.sessions.Merge(m.session)
-	case saidQueue:
+	case queueMessage:
 		r.queue.Receive(strconv.Itoa(m.from), m.model, m.gauges)
-	case saidCost:
+	case costMessage:
 		i := r.station(m.endpoint)
 		r.costs[i][m.from] = m.cost
 		r.endpoints[i].SetRemoteCost(endpoint.MeanCost(slices.Values(r.costs[i])))
@@ -261,7 +261,7 @@ func (r *replica) teach(now time.Duration) {
 	r.taught = now
 	for _, ep := range r.endpoints {
 		if c := ep.LocalCost(); c.PrefillSeen > 0 || c.DecodeSeen > 0 {
-			r.say(message{kind: saidCost, endpoint: ep, cost: c})
+			r.publish(message{kind: costMessage, endpoint: ep, cost: c})
 		}
 	}
 }

@@ -36,7 +36,7 @@ type journey struct {
 	keys     blockKeys
 	seen     bool // its tokens are shown to the replica
 	usage    bool // the replica sees the usage at its end
-	told     int  // tokens reported to the replica
+	reported int  // tokens reported to the replica
 	atStep   int  // station.steps at the last telling
 	permit   picker.Permit
 
@@ -55,13 +55,13 @@ type simulation struct {
 	replicas []*replica
 	rng      *rand.Rand // which replica gets an arrival, which bodies are seen
 
-	flying   map[uint64]*journey
-	spare    []*journey
-	sampled  int64 // gauge samples taken
-	changed  int   // of Changes
-	moving   moves
-	told     time.Duration
-	outcomes []Outcome
+	flying     map[uint64]*journey
+	spare      []*journey
+	sampled    int64 // gauge samples taken
+	changed    int   // of Changes
+	moving     moves
+	reportedAt time.Duration
+	outcomes   []Outcome
 
 	tick      time.Duration // time of the next queue check
 	ticks     int
@@ -221,7 +221,7 @@ func (s *simulation) sample(at time.Duration) {
 func (s *simulation) arrive(number int) error {
 	r := &s.Trace.Requests[number]
 	s.lookAtFlight(r.At)
-	s.tellProgress()
+	s.reportProgress()
 	j := s.journey(number, r)
 	j.replica.catchUp(s.now)
 	if j.replica.queue != nil {
@@ -356,7 +356,7 @@ func (s *simulation) firstToken(st *station, m engine.Mark) {
 		o.Cached = max(m.Cached-o.Fetched, 0)
 	}
 	s.reportKVTransfer(j)
-	j.told, j.atStep = 1, st.steps
+	j.reported, j.atStep = 1, st.steps
 	st.decoding = append(st.decoding, j)
 	if j.seen {
 		j.decision.Observe(request.Event{Kind: request.EventFirstToken, At: s.clock()})
@@ -372,7 +372,7 @@ func (s *simulation) finished(st *station, m engine.Mark) {
 	st.forget(j)
 	o := &s.outcomes[j.number]
 	o.End, o.Preempted = s.now, m.Preemptions
-	j.tell(s.Trace.Requests[j.number].Output, s.clock())
+	j.reportTokens(s.Trace.Requests[j.number].Output, s.clock())
 	r := &s.Trace.Requests[j.number]
 	st.latency.answered(o, r.Output)
 	if s.Whole {
@@ -386,25 +386,25 @@ func (s *simulation) finished(st *station, m engine.Mark) {
 	s.spare = append(s.spare, j)
 }
 
-// tell reports to the replica that the response has reached that many tokens.
-func (j *journey) tell(tokens int, at time.Time) {
-	if n := tokens - j.told; n > 0 && j.seen {
+// reportTokens reports to the replica that the response has reached that many tokens.
+func (j *journey) reportTokens(tokens int, at time.Time) {
+	if n := tokens - j.reported; n > 0 && j.seen {
 		j.decision.Observe(request.Event{Kind: request.EventTokens, At: at, Tokens: n})
-		j.told = tokens
+		j.reported = tokens
 	}
 }
 
-// tellProgress reports the progress of all answers to the replicas.
-func (s *simulation) tellProgress() {
-	if s.now-s.told < progressEvery {
+// reportProgress reports the progress of all answers to the replicas.
+func (s *simulation) reportProgress() {
+	if s.now-s.reportedAt < progressEvery {
 		return
 	}
-	s.told = s.now
+	s.reportedAt = s.now
 	for i := range s.stations {
 		st := &s.stations[i]
 		for _, j := range st.decoding {
 			most := s.Trace.Requests[j.number].Output - 1
-			j.tell(min(j.told+st.steps-j.atStep, most), s.clock())
+			j.reportTokens(min(j.reported+st.steps-j.atStep, most), s.clock())
 			j.atStep = st.steps
 		}
 	}

@@ -30,7 +30,7 @@ func (s *simulation) tenants() []Tenant {
 	if s.replicas[0].queue == nil && len(s.Trace.Tenants) < 2 && len(priorities(s.Trace)) == 0 {
 		return nil
 	}
-	names := s.tell()
+	names := s.rowOwners()
 	sums := map[owner]*tenantSum{}
 	held, generated := time.Duration(0), 0
 	for i := range s.outcomes {
@@ -84,7 +84,7 @@ type tenantSum struct {
 }
 
 // tell maps each tenant to the name in the report: its own name for the tenants with most requests.
-func (s *simulation) tell() map[owner]owner {
+func (s *simulation) rowOwners() map[owner]owner {
 	count := map[owner]int{}
 	for i := range s.Trace.Requests {
 		r := &s.Trace.Requests[i]

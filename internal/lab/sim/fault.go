@@ -209,7 +209,7 @@ func (e *Engine) Restart(o RestartOptions) error {
 	// While the engine was down, other connections may have used its ports as source ports. Retry
 	// until they are closed.
 	err := e.boot(kept, first)
-	for end := time.Now().Add(portPatience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
+	for end := time.Now().Add(portTimeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
 		time.Sleep(portPause)
 		err = e.boot(kept, first)
 	}
@@ -221,6 +221,6 @@ func (e *Engine) Restart(o RestartOptions) error {
 
 // How long a restart waits for its ports, and between two tries.
 const (
-	portPatience = 10 * time.Second
-	portPause    = 5 * time.Millisecond
+	portTimeout = 10 * time.Second
+	portPause   = 5 * time.Millisecond
 )

@@ -7,9 +7,9 @@ import (
 // greedyEnd is the mean length of answers of engines with Options.Greedy.
 const greedyEnd = 200
 
-// sayGreedy generates the response as a model at temperature 0 does: each token follows from all tokens
+// generateGreedy generates the response as a model at temperature 0 does: each token follows from all tokens
 // before it. A prompt that ends with a part of the answer gets the rest.
-func (e *Engine) sayGreedy(s *sequence, p *params, limit int) {
+func (e *Engine) generateGreedy(s *sequence, p *params, limit int) {
 	tok := e.opt.Tokenizer
 	state := uint64(0x9e3779b97f4a7c15)
 	step := func(id uint32) {

@@ -42,9 +42,9 @@ func (e *Engine) plan(p *params, prompts []prompt, chat bool) ([]*sequence, erro
 		for choice := range n {
 			s := &sequence{prompt: &prompts[i], index: len(seqs)}
 			if e.opt.Greedy {
-				e.sayGreedy(s, p, limit)
+				e.generateGreedy(s, p, limit)
 			} else {
-				e.say(s, p, prompts[i].seed.With(p.Seed, choice), limit)
+				e.generate(s, p, prompts[i].seed.With(p.Seed, choice), limit)
 			}
 			s.job = e.job(s, p)
 			seqs = append(seqs, s)
@@ -53,8 +53,8 @@ func (e *Engine) plan(p *params, prompts []prompt, chat bool) ([]*sequence, erro
 	return seqs, nil
 }
 
-// say generates the response. It ends by itself, at a stop string, or at limit tokens.
-func (e *Engine) say(s *sequence, p *params, seed answer.Seed, limit int) {
+// generate generates the response. It ends by itself, at a stop string, or at limit tokens.
+func (e *Engine) generate(s *sequence, p *params, seed answer.Seed, limit int) {
 	tok := e.opt.Tokenizer
 	length := limit
 	s.finish = page.FinishLength
@@ -151,8 +151,8 @@ func (e *Engine) job(s *sequence, p *params) *core.Job {
 	return core.NewJob(r, s.finish == page.FinishStop)
 }
 
-// said returns the text of tokens [from, to).
-func (s *sequence) said(from, to int) string {
+// textOf returns the text of tokens [from, to).
+func (s *sequence) textOf(from, to int) string {
 	start := 0
 	if from > 0 {
 		start = s.ends[from-1]

@@ -107,7 +107,7 @@ func (c *call) opening(s *sequence) {
 
 // piece sends the tokens [from, to) of a sequence.
 func (c *call) piece(s *sequence, from, to int) {
-	text := s.said(from, to)
+	text := s.textOf(from, to)
 	ch := choice{Index: s.index}
 	if c.chat {
 		ch.Delta = &delta{Content: &text}

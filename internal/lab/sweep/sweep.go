@@ -226,7 +226,7 @@ func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64,
 	all := len(rows) * len(g.Seeds)
 	jobs := make(chan int)
 	var wg sync.WaitGroup
-	tell := &tally{all: all, tell: progress}
+	tell := &counter{all: all, progress: progress}
 	for range max(min(workers, all), 1) {
 		wg.Go(func() {
 			for job := range jobs {
@@ -254,25 +254,25 @@ func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64,
 	return rows, context.Cause(ctx)
 }
 
-// tally adds up the progress of all workers.
-type tally struct {
-	mu   sync.Mutex
-	done float64
-	all  int
-	tell func(done float64, all int) // may be nil
+// counter adds up the progress of all workers.
+type counter struct {
+	mu       sync.Mutex
+	done     float64
+	all      int
+	progress func(done float64, all int) // may be nil
 }
 
 // run returns the progress function of one run. It takes the completed share of the run.
-func (t *tally) run() func(share float64) {
+func (t *counter) run() func(share float64) {
 	last := 0.0
 	return func(share float64) {
-		if t.tell == nil {
+		if t.progress == nil {
 			return
 		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.done, last = t.done+share-last, share
-		t.tell(t.done, t.all)
+		t.progress(t.done, t.all)
 	}
 }
 

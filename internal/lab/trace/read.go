@@ -99,7 +99,7 @@ func Read(r io.Reader, o ReadOptions) (*Trace, error) {
 	case o.Begin > 0 || o.Shared != Shared{}:
 		return nil, fmt.Errorf("%w: only a table of times and lengths can be begun later, or given system prompts", ErrTrace)
 	case begin == '[':
-		return readTalks(b, in, o)
+		return readConversations(b, in, o)
 	}
 	if err := in.lines(b); err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func readTable(r io.Reader, in reader, o ReadOptions) (*Trace, error) {
 	return out, nil
 }
 
-func readTalks(r io.Reader, in reader, o ReadOptions) (*Trace, error) {
-	t := talks{reader: in}
+func readConversations(r io.Reader, in reader, o ReadOptions) (*Trace, error) {
+	t := conversations{reader: in}
 	if err := t.read(r); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func readTalks(r io.Reader, in reader, o ReadOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Model = fmt.Sprintf("a token is %d bytes; conversations begin at random over %v, and a question comes %d s after the answer before it, in the mean", bytesPerToken, talkLength, talkPause)
+	out.Model = fmt.Sprintf("a token is %d bytes; conversations begin at random over %v, and a question comes %d s after the answer before it, in the mean", bytesPerToken, conversationSpan, conversationPause)
 	return out, nil
 }
 

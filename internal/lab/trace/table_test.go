@@ -156,7 +156,7 @@ func TestTalks(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if _, err := Read(strings.NewReader(`[{"conversations":[{"from":"human","value":"`+strings.Repeat("x", maxTalk+1<<16)+`"}]}]`), ReadOptions{}); !errors.Is(err, errTooLong) {
+	if _, err := Read(strings.NewReader(`[{"conversations":[{"from":"human","value":"`+strings.Repeat("x", maxConversation+1<<16)+`"}]}]`), ReadOptions{}); !errors.Is(err, errTooLong) {
 		t.Errorf("a conversation without an end: %v", err)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// talks reads conversations in ShareGPT's format: a JSON array of objects with conversations, a
+// conversations reads conversations in ShareGPT's format: a JSON array of objects with conversations, a
 // list of {from, value}. Each answer is a request, whose prompt is the text before it. The format
 // has no times and no tokens, so these are modelled. Conversations begin at random times within an
 // hour. The next question follows the answer after a pause of half a minute on average. A token is
 // four bytes.
-type talks struct {
+type conversations struct {
 	reader
 	rng *rand.Rand
 }
 
-type talk struct {
+type conversation struct {
 	Conversations []struct {
 		From  string `json:"from"`
 		Value string `json:"value"`
@@ -29,21 +29,21 @@ type talk struct {
 }
 
 const (
-	bytesPerToken = 4
-	maxTalk       = 16 << 20 // bytes of a conversation
+	bytesPerToken   = 4
+	maxConversation = 16 << 20 // bytes of a conversation
 
-	talkLength = time.Hour // over which conversations begin
-	talkPause  = 30        // mean seconds between an answer and the next question
+	conversationSpan  = time.Hour // over which conversations begin
+	conversationPause = 30        // mean seconds between an answer and the next question
 )
 
-func (t *talks) read(r io.Reader) error {
+func (t *conversations) read(r io.Reader) error {
 	t.rng = rand.New(rand.NewPCG(0x7a1c, 0))
-	bounded := &boundedReader{r: r, left: maxTalk}
+	bounded := &boundedReader{r: r, left: maxConversation}
 	dec := json.NewDecoder(bounded)
 	_, err := dec.Token() // the array's beginning
 	for n := 1; err == nil && dec.More(); n++ {
-		bounded.left = maxTalk
-		var one talk
+		bounded.left = maxConversation
+		var one conversation
 		if err = dec.Decode(&one); err == nil {
 			err = t.add(&one)
 		}
@@ -61,10 +61,10 @@ func (t *talks) read(r io.Reader) error {
 }
 
 // add adds the requests of a conversation.
-func (t *talks) add(one *talk) error {
+func (t *conversations) add(one *conversation) error {
 	var (
 		text  = prompt{blockSize: bytesPerToken * t.blockSize}
-		at    = time.Duration(t.rng.Int64N(int64(talkLength)))
+		at    = time.Duration(t.rng.Int64N(int64(conversationSpan)))
 		asked = false
 	)
 	session := t.begin()
@@ -79,12 +79,12 @@ func (t *talks) add(one *talk) error {
 				return fmt.Errorf("more than %d requests", mostRows)
 			}
 			answer := max((len(turn.Value)+bytesPerToken-1)/bytesPerToken, 1)
-			r := Request{At: at % talkLength, Input: (text.size + bytesPerToken - 1) / bytesPerToken, Output: answer, Session: session}
+			r := Request{At: at % conversationSpan, Input: (text.size + bytesPerToken - 1) / bytesPerToken, Output: answer, Session: session}
 			for _, key := range text.keys() {
 				r.Blocks = append(r.Blocks, dense(t.blocks, key))
 			}
 			t.requests = append(t.requests, r)
-			at += time.Duration((unhurried(float64(answer)) + talkPause*t.rng.ExpFloat64()) * float64(time.Second))
+			at += time.Duration((unhurried(float64(answer)) + conversationPause*t.rng.ExpFloat64()) * float64(time.Second))
 		}
 		text.add(turn.Value)
 		asked = false

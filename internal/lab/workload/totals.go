@@ -21,11 +21,11 @@ type Totals struct {
 	OutputTokens               uint64
 
 	TTFT, TPOT, Latency Dist
-	Engines             map[string]EngineTally // by X-Sim-Engine
+	Engines             map[string]EngineTotals // by X-Sim-Engine
 }
 
-// EngineTally is the part of one engine, or of one cohort.
-type EngineTally struct {
+// EngineTotals is the part of one engine, or of one cohort.
+type EngineTotals struct {
 	Requests, PromptTokens, CachedTokens uint64
 }
 
@@ -36,7 +36,7 @@ func (t *Totals) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptToken
 func (t *Totals) IdealRatio() float64 { return ratio(t.IdealHits, t.IdealAsked) }
 
 // HitRatio is the share of prompt tokens that the engine found cached.
-func (t EngineTally) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptTokens) }
+func (t EngineTotals) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptTokens) }
 
 func ratio(a, b uint64) float64 {
 	if b == 0 {
@@ -61,7 +61,7 @@ func (t Totals) Minus(old *Totals) Totals {
 	engines := maps.Clone(t.Engines)
 	for name, e := range old.Engines {
 		now := engines[name]
-		engines[name] = EngineTally{now.Requests - e.Requests, now.PromptTokens - e.PromptTokens, now.CachedTokens - e.CachedTokens}
+		engines[name] = EngineTotals{now.Requests - e.Requests, now.PromptTokens - e.PromptTokens, now.CachedTokens - e.CachedTokens}
 	}
 	t.Engines = engines
 	return t
@@ -70,9 +70,9 @@ func (t Totals) Minus(old *Totals) Totals {
 // Recorder collects outcomes.
 type Recorder struct {
 	mu      sync.Mutex
-	tally   Totals
-	last    error         // of the latest error or wrong answer
-	cohorts []EngineTally // by sending time; none until NextCohort
+	totals  Totals
+	last    error          // of the latest error or wrong answer
+	cohorts []EngineTotals // by sending time; none until NextCohort
 }
 
 // NextCohort starts a new cohort for the requests sent from now on, and returns its number for
@@ -80,12 +80,12 @@ type Recorder struct {
 func (r *Recorder) NextCohort() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cohorts = append(r.cohorts, EngineTally{})
+	r.cohorts = append(r.cohorts, EngineTotals{})
 	return len(r.cohorts) - 1
 }
 
 // Cohort adds up the answers to the requests of a cohort over all engines, so far.
-func (r *Recorder) Cohort(n int) EngineTally {
+func (r *Recorder) Cohort(n int) EngineTotals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cohorts[n]
@@ -95,10 +95,10 @@ func (r *Recorder) Cohort(n int) EngineTally {
 func (r *Recorder) Totals() Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.tally
+	t := r.totals
 	t.At, t.Engines = time.Now(), maps.Clone(t.Engines)
 	if t.Engines == nil {
-		t.Engines = map[string]EngineTally{}
+		t.Engines = map[string]EngineTotals{}
 	}
 	return t
 }
@@ -115,14 +115,14 @@ func (r *Recorder) LastError() error {
 func (r *Recorder) begin() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tally.Active++
+	r.totals.Active++
 	return len(r.cohorts) - 1
 }
 
 func (r *Recorder) end(o *Outcome, cohort, idealAsked, idealHits int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := &r.tally
+	t := &r.totals
 	t.Active--
 	if o.Aborted {
 		t.Aborted++
@@ -151,7 +151,7 @@ func (r *Recorder) end(o *Outcome, cohort, idealAsked, idealHits int) {
 		t.TPOT.Add(o.TPOT)
 	}
 	if t.Engines == nil {
-		t.Engines = map[string]EngineTally{}
+		t.Engines = map[string]EngineTotals{}
 	}
 	t.Engines[o.Engine] = t.Engines[o.Engine].with(o)
 	if cohort >= 0 {
@@ -160,7 +160,7 @@ func (r *Recorder) end(o *Outcome, cohort, idealAsked, idealHits int) {
 }
 
 // with adds an answer.
-func (t EngineTally) with(o *Outcome) EngineTally {
+func (t EngineTotals) with(o *Outcome) EngineTotals {
 	t.Requests++
 	t.PromptTokens += uint64(o.PromptTokens)
 	t.CachedTokens += uint64(o.CachedTokens)

@@ -174,7 +174,7 @@ func TestCohorts(t *testing.T) {
 	r.end(answer(90), r.begin(), 0, 0)
 	r.end(answer(40), late, 0, 0)
 	r.end(&Outcome{Err: ErrWrong, PromptTokens: 100}, r.begin(), 0, 0)
-	if got := []EngineTally{r.Cohort(one), r.Cohort(two)}; got[0] != (EngineTally{2, 200, 60}) || got[1] != (EngineTally{1, 100, 90}) {
+	if got := []EngineTotals{r.Cohort(one), r.Cohort(two)}; got[0] != (EngineTotals{2, 200, 60}) || got[1] != (EngineTotals{1, 100, 90}) {
 		t.Errorf("%+v", got)
 	}
 }

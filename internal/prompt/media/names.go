@@ -21,11 +21,11 @@ type Names struct {
 	way    atomic.Int32
 	asked  atomic.Uint32
 
-	mu        sync.Mutex
-	announced map[[digestSize]byte]struct{}
-	ring      [keptNames][digestSize]byte
-	next      int
-	told      atomic.Uint64
+	mu            sync.Mutex
+	announced     map[[digestSize]byte]struct{}
+	ring          [keptNames][digestSize]byte
+	next          int
+	announcements atomic.Uint64
 }
 
 const (
@@ -60,7 +60,7 @@ func (n *Names) Add(name []byte) {
 	if _, err := hex.Decode(d[:], name); err != nil {
 		return
 	}
-	n.told.Add(1)
+	n.announcements.Add(1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.announced[d]; ok {
@@ -124,7 +124,7 @@ func (n *Names) Status() string {
 	case way != unknown:
 		form, model := formOf(int(way), len(n.models))
 		return "images by uuid or content (as " + form.String() + " hashes it, model " + n.models[model] + ": seen in its events)"
-	case n.told.Load() > 0:
+	case n.announcements.Load() > 0:
 		return "images by uuid; by content as " + framed.String() + " hashes it, which no event has confirmed yet"
 	}
 	return "images by uuid or content, no event has told of one yet"

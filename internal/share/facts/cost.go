@@ -82,7 +82,7 @@ func (c *Costs) Publish() {
 			}
 			continue
 		}
-		if told(c.sent[ep.Address], cost) {
+		if nearlyEqual(c.sent[ep.Address], cost) {
 			continue
 		}
 		c.sent[ep.Address] = cost
@@ -90,9 +90,9 @@ func (c *Costs) Publish() {
 	}
 }
 
-// told reports whether constants are close to those sent before: within 2%, and their sample counts
+// nearlyEqual reports whether constants are close to those sent before: within 2%, and their sample counts
 // within a fifth.
-func told(was, is endpoint.Cost) bool {
+func nearlyEqual(was, is endpoint.Cost) bool {
 	a, b := costFields(&was), costFields(&is)
 	for i := range a {
 		within := .02

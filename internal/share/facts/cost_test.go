@@ -22,7 +22,7 @@ func TestTold(t *testing.T) {
 	f := func(want bool, change func(*endpoint.Cost)) {
 		t.Helper()
 		is := was
-		if change(&is); told(was, is) != want {
+		if change(&is); nearlyEqual(was, is) != want {
 			t.Errorf("told = %v of %+v", !want, is)
 		}
 	}
@@ -32,7 +32,7 @@ func TestTold(t *testing.T) {
 	f(false, func(c *endpoint.Cost) { c.Step *= .9 })
 	f(true, func(c *endpoint.Cost) { c.PrefillSeen = 23 })
 	f(false, func(c *endpoint.Cost) { c.DecodeSeen = 10 })
-	if told(endpoint.Cost{}, was) {
+	if nearlyEqual(endpoint.Cost{}, was) {
 		t.Error("first constants are not sent")
 	}
 }

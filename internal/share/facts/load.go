@@ -207,7 +207,7 @@ func (l *Load) Merge(origin string, _ uint64, address string, value []byte) erro
 		l.apply(address)
 		return nil
 	}
-	l.tell(address, t)
+	l.setSum(address, t)
 	return nil
 }
 
@@ -241,11 +241,11 @@ func (l *Load) apply(address string) {
 	for i := range l.remains[address] {
 		sum = sum.Add(l.remains[address][i].Load)
 	}
-	l.tell(address, total{Load: sum, changes: 1})
+	l.setSum(address, total{Load: sum, changes: 1})
 }
 
-// tell passes a sum to the load tracker. The caller holds l.remote.
-func (l *Load) tell(address string, t total) {
+// setSum passes a sum to the load tracker. The caller holds l.remote.
+func (l *Load) setSum(address string, t total) {
 	if l.sums[address] = t; len(l.loads.Of(address)) == 0 && len(l.remains[address]) == 0 {
 		delete(l.sums, address)
 	}

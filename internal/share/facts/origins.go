@@ -10,17 +10,17 @@ import (
 // The zero value is empty. Not safe for concurrent use. There may be thirty values for each of ten
 // thousand keys, so the values of a key are stored in a slice.
 type Origins[T any] struct {
-	by map[string][]Said[T] // by key; each sorted by origin
+	by map[string][]OriginValue[T] // by key; each sorted by origin
 }
 
-// Said is one origin's value.
-type Said[T any] struct {
+// OriginValue is one origin's value.
+type OriginValue[T any] struct {
 	Origin string
 	Value  T
 }
 
-func find[T any](row []Said[T], origin string) (int, bool) {
-	return slices.BinarySearchFunc(row, origin, func(s Said[T], origin string) int { return cmp.Compare(s.Origin, origin) })
+func find[T any](row []OriginValue[T], origin string) (int, bool) {
+	return slices.BinarySearchFunc(row, origin, func(s OriginValue[T], origin string) int { return cmp.Compare(s.Origin, origin) })
 }
 
 // Set stores origin's value for key.
@@ -32,12 +32,12 @@ func (o *Origins[T]) Set(key, origin string, v T) {
 		return
 	}
 	if o.by == nil {
-		o.by = map[string][]Said[T]{}
+		o.by = map[string][]OriginValue[T]{}
 	}
 	if len(row) == cap(row) { // grow by a quarter, since rows are long-lived
-		row = append(make([]Said[T], 0, len(row)+1+len(row)/4), row...)
+		row = append(make([]OriginValue[T], 0, len(row)+1+len(row)/4), row...)
 	}
-	o.by[key] = slices.Insert(row, i, Said[T]{origin, v})
+	o.by[key] = slices.Insert(row, i, OriginValue[T]{origin, v})
 }
 
 // Delete removes origin's value for key.
@@ -81,7 +81,7 @@ func (o *Origins[T]) Get(key, origin string) (v T) {
 }
 
 // Of returns the values for key, by origin. The slice is valid until the next change.
-func (o *Origins[T]) Of(key string) []Said[T] { return o.by[key] }
+func (o *Origins[T]) Of(key string) []OriginValue[T] { return o.by[key] }
 
 // Values yields the values for key, by origin.
 func (o *Origins[T]) Values(key string) iter.Seq[T] {

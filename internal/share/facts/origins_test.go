@@ -56,7 +56,7 @@ func TestOrigins(t *testing.T) {
 			got[s.Origin] = s.Value
 		}
 		row := o.Of(key)
-		if !maps.Equal(got, want[key]) || !slices.IsSortedFunc(row, func(a, b Said[int]) int { return cmp.Compare(a.Origin, b.Origin) }) || len(row) != len(got) {
+		if !maps.Equal(got, want[key]) || !slices.IsSortedFunc(row, func(a, b OriginValue[int]) int { return cmp.Compare(a.Origin, b.Origin) }) || len(row) != len(got) {
 			t.Fatalf("step %d: values of %s are %v, want %v", step, key, row, want[key])
 		}
 	}

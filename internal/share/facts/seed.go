@@ -115,7 +115,7 @@ const seedLook = 50 * time.Millisecond
 
 // Run adopts seeds until ctx ends.
 func (s *Seeds) Run(ctx context.Context) {
-	s.tell()
+	s.publish()
 	tick := time.NewTicker(seedLook)
 	defer tick.Stop()
 	for {
@@ -162,14 +162,14 @@ func (s *Seeds) settle() {
 		s.o.Use(best.value)
 	}
 	if best != was {
-		s.tell()
+		s.publish()
 	}
 	if heard || settled || s.o.Older() {
 		s.has.Store(true)
 	}
 }
 
-func (s *Seeds) tell() {
+func (s *Seeds) publish() {
 	s.mu.Lock()
 	value := s.own.append(nil)
 	s.mu.Unlock()

@@ -57,7 +57,7 @@ type Setup struct {
 	o   SetupOptions
 	set SetFunc
 
-	told []byte // owned by Publish
+	published []byte // owned by Publish
 
 	mu     sync.Mutex
 	own    setup
@@ -82,10 +82,10 @@ func (x *Setup) Publish() {
 	value := x.own.append(nil)
 	x.compare()
 	x.mu.Unlock()
-	if bytes.Equal(value, x.told) {
+	if bytes.Equal(value, x.published) {
 		return
 	}
-	x.told = value
+	x.published = value
 	if err := x.set(keySetup, slices.Clone(value)); err != nil {
 		x.o.Log.Warn("models in use not shared", "error", err)
 	}
@@ -175,12 +175,12 @@ func (x *Setup) Mismatch() (member, what string) {
 		if t.secret != x.own.secret {
 			why := "has another --secret-file"
 			if x.own.secret == GroupSecret || t.secret == GroupSecret {
-				why = "has a --secret-file and this replica none, or the other way round"
+				why = "only one of the two replicas has a --secret-file"
 			}
 			return id, why + ": no index is shared with it"
 		}
 		if other := x.own.differ(t); len(other) > 0 {
-			return id, fmt.Sprintf("has different files, or none, for %s, so each reads those engines itself", strings.Join(other, ", "))
+			return id, fmt.Sprintf("has different files, or none, for %s, so each replica reads those engines itself", strings.Join(other, ", "))
 		}
 	}
 	return "", ""

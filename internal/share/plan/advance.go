@@ -123,7 +123,7 @@ func (p *Plan) wanted(now time.Duration, f Facts) bool {
 	if p.begun {
 		return false // the incarnation must be known first
 	}
-	if f.Log.Standby && p.doubted > 0 && now-p.doubted >= coverPause {
+	if f.Log.Standby && p.suspectedSince > 0 && now-p.suspectedSince >= coverPause {
 		p.own = max(p.own, now+coverFor)
 	}
 	if !f.Log.Reader && now >= p.own {
@@ -160,11 +160,11 @@ func (p *Plan) open(f Facts) {
 func (p *Plan) watch(now time.Duration, f Facts) {
 	switch {
 	case f.Stalled == 0:
-		p.doubted, p.suspect = 0, stallLimit
+		p.suspectedSince, p.suspect = 0, stallLimit
 	case f.Stalled >= p.suspect && p.mode != Asking:
 		p.suspect = min(2*max(f.Stalled, stallLimit), f.Stalled+stallMost)
-		if p.doubted == 0 {
-			p.doubted = max(now, 1)
+		if p.suspectedSince == 0 {
+			p.suspectedSince = max(now, 1)
 		}
 		if p.reads {
 			p.act(Action{Kind: Renew, Reason: "no events while its engine works"})
@@ -195,8 +195,8 @@ func (p *Plan) due(now time.Duration, f Facts) time.Duration {
 	at(p.own)
 	if f.Stalled > 0 {
 		at(now + p.suspect - f.Stalled)
-		if p.doubted > 0 {
-			at(p.doubted + coverPause)
+		if p.suspectedSince > 0 {
+			at(p.suspectedSince + coverPause)
 		}
 	}
 	return next

@@ -120,9 +120,9 @@ type Plan struct {
 	parts  time.Duration // listed until then; 0: it is not leaving
 	shared time.Duration // since when
 
-	own     time.Duration // read here until then, even if another replica is assigned
-	suspect time.Duration // shorter stalls raise no suspicion
-	doubted time.Duration // since when the log is suspected; 0: it is not
+	own            time.Duration // read here until then, even if another replica is assigned
+	suspect        time.Duration // shorter stalls raise no suspicion
+	suspectedSince time.Duration // since when the log is suspected; 0: it is not
 }
 
 // New returns the plan of a stream with or without a replay port.
@@ -151,7 +151,7 @@ func (p *Plan) Reads() bool { return p.reads }
 func (p *Plan) Listed() bool { return p.listed }
 
 // Suspect returns since when the log is suspected to be behind its engine; 0: it is not.
-func (p *Plan) Suspect() time.Duration { return p.doubted }
+func (p *Plan) Suspect() time.Duration { return p.suspectedSince }
 
 // Connected reports that the stream connected. The engine may be another one.
 func (p *Plan) Connected() { p.verify = true }

@@ -75,11 +75,11 @@ func answer(w http.ResponseWriter, r *http.Request, body []byte) {
 		h.Set("Retry-After", "7")
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, told(r, body))
+	_, _ = io.WriteString(w, describe(r, body))
 }
 
-// told describes the request as the engine received it.
-func told(r *http.Request, body []byte) string {
+// describe describes the request as the engine received it.
+func describe(r *http.Request, body []byte) string {
 	var b strings.Builder
 	uri := r.RequestURI
 	if r.URL.Host != "" { // of the absolute form, which proxies need not keep

@@ -23,8 +23,8 @@ type Kind struct {
 	send func(ctx context.Context, addr string) (*http.Response, []byte, error)
 }
 
-// patience is how long an answer may take on a machine with other things to do.
-const patience = time.Minute
+// answerTimeout is how long an answer may take on a machine with other things to do.
+const answerTimeout = time.Minute
 
 // All lists the kinds.
 func All() []Kind {
@@ -73,7 +73,7 @@ func Ask(tb testing.TB, addr string, but ...string) map[string]string {
 		if strings.Contains("\n"+strings.Join(but, "\n")+"\n", "\n"+k.Name+"\n") {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		resp, body, err := k.send(ctx, addr) //nolint:bodyclose // it has been read and closed
 		cancel()
 		if err != nil {

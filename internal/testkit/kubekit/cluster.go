@@ -24,8 +24,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// patience is the startup timeout of a component on a busy machine.
-const patience = 3 * time.Minute
+// waitTimeout is the startup timeout of a component on a busy machine.
+const waitTimeout = 3 * time.Minute
 
 // Cluster is an API server with its etcd.
 type Cluster struct {
@@ -134,9 +134,9 @@ contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {
 // Until waits for a condition.
 func (c *Cluster) Until(what string, ok func() bool) {
 	c.tb.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			c.tb.Fatalf("not within %v: %s\nthe API server said last:\n%s", patience, what, c.server.log())
+			c.tb.Fatalf("not within %v: %s\nthe API server said last:\n%s", waitTimeout, what, c.server.log())
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (c *Cluster) Kubectl(args ...string) string {
 
 // Command runs kubectl or helm as the administrator, with a standard input.
 func (c *Cluster) Command(name, input string, args ...string) (output string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(c.parts, name), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig("admin"), "HELM_CACHE_HOME="+c.dir, "HELM_CONFIG_HOME="+c.dir, "HELM_DATA_HOME="+c.dir)

@@ -71,7 +71,7 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sidecar",
 		Short: "Run the proxy beside a decode engine",
-		Long: `Runs beside a decode engine and in front of it. Where the picker has named a prefill
+		Long: `Runs next to a decode engine, in front of it. If the picker has chosen a prefill
 engine, it has that one compute the prompt, hands the KV cache over and streams the
 decode engine's answer; everything else it passes on. A prefill that fails is tried at
 the next engine named, then computed by the decode engine itself.
@@ -97,28 +97,28 @@ are accepted under their names.`,
 	fl.StringVar(&f.o.Engine, "engine", "", "base URL of the decode engine (default: http://127.0.0.1 with --model-server-port)")
 	fl.IntVar(&f.enginePort, "model-server-port", 8200, "port of the decode engine; rank r on port + r")
 	fl.IntVar(&f.oldPort, "vllm-port", 0, "older name of --model-server-port")
-	fl.IntVar(&f.ranks, "data-parallel-size", 1, "data-parallel ranks of the engine, each with a port of its own")
-	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "how KV caches travel: nixlv2, shared-storage (also lmcache), sglang, mooncake, offloading or trtllm")
+	fl.IntVar(&f.ranks, "data-parallel-size", 1, "number of data-parallel ranks of the engine, each with its own port")
+	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "KV transfer protocol: nixlv2, shared-storage (also lmcache), sglang, mooncake, offloading or trtllm")
 	fl.IntVar(&f.o.BootstrapPort, "bootstrap-port", 8998, "sglang: bootstrap port of prefill engines (default also from SGLANG_BOOTSTRAP_PORT)")
-	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold, for engines that know it, and take it from clients: decode is then asked first")
-	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called, whatever their role (repeatable)")
-	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called, those with a role label only for what their role is; followed")
-	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called; followed")
-	fl.StringVar(&f.kvTransfer, "kv-transfer-fields", "strip", "KV transfer fields in clients' bodies: strip or refuse")
+	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold to engines that support it, and accept it from clients: decode then gets the request first")
+	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of an allowed engine, for any role (repeatable)")
+	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file with allowed engines; an engine with a role label is used for that role only; reloaded on change")
+	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one per line; only targets signed with one of them are used; reloaded on change")
+	fl.StringVar(&f.kvTransfer, "kv-transfer-fields", "strip", "how to treat KV transfer fields in client bodies: strip or refuse")
 	fl.StringSliceVar(&f.allowMembers, "allow-member", nil, "KV transfer field that clients may send, such as cache_hit_threshold (repeatable)")
-	fl.BoolVar(&f.o.WebSockets, "allow-websockets", false, "pass WebSockets on to the engine; nobody looks for KV transfer fields in them")
-	fl.DurationVar(&f.o.Lease, "lease", 30*time.Second, "how long prefill engines keep unread blocks; KV transfers are used for two thirds of it")
+	fl.BoolVar(&f.o.WebSockets, "allow-websockets", false, "forward WebSockets to the engine without checking them for KV transfer fields")
+	fl.DurationVar(&f.o.Lease, "lease", 30*time.Second, "how long prefill engines keep unread blocks; KV transfers are used for two thirds of this time")
 	fl.DurationVar(&f.o.Prefill, "prefill-timeout", 2*time.Minute, "for one prefill leg")
 	fl.DurationVar(&f.o.Head, "head-timeout", 2*time.Minute, "how often a decode engine is checked for a hang while an answer has not begun; waiting in its queue has no limit")
 	fl.DurationVar(&f.o.SuspectWait, "suspect-wait", 3*time.Minute, "how long a request whose prompt may have crashed an engine waits for the restart of this engine, before another engine computes it; longer than engines need to start")
-	fl.BoolVar(&f.o.NoFallback, "no-fallback", false, "fail requests that no prefill engine can serve, instead of computing them here")
-	fl.BoolVar(&f.o.Continue, "continue-streams", false, "continue a stream whose engine died at the next engine that the picker named (serve --continuation-endpoints); for vLLM")
+	fl.BoolVar(&f.o.NoFallback, "no-fallback", false, "fail requests that no prefill engine can serve, instead of prefilling them at decode")
+	fl.BoolVar(&f.o.Continue, "continue-streams", false, "continue the stream of a dead engine at the next engine chosen by the picker (serve --continuation-endpoints); vLLM only")
 	fl.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes")
 	fl.BoolVar(&f.secure, "secure-proxy", true, "serve TLS")
 	fl.StringVar(&f.certs, "cert-path", "", "folder with tls.crt and tls.key (default: self-signed)")
 	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder, encoder, continuation (repeatable)")
 	fl.StringVar(&f.metrics, "metrics", "127.0.0.1:9091", "listener of /metrics, /readyz and /healthz; - for none")
-	fl.DurationVar(&f.linger, "linger", 3*time.Second, "how long to go on serving after SIGTERM, so that others see /readyz fail")
+	fl.DurationVar(&f.linger, "linger", 3*time.Second, "how long to keep serving after SIGTERM, so that probes see /readyz fail")
 	fl.DurationVar(&f.drain, "drain", 60*time.Second, "time limit for open requests after SIGTERM")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

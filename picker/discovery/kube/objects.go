@@ -91,10 +91,10 @@ func selectorOf(labels map[string]string) (selector, problem string) {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if !labelName(name) {
-			return "", fmt.Sprintf("the selector names %q, which no label can be called", name)
+			return "", fmt.Sprintf("the selector contains %q, which is not a valid label name", name)
 		}
 		if v := labels[name]; v != "" && !labelPart(v) {
-			return "", fmt.Sprintf("the selector wants %s to be %q, which no label can be", name, v)
+			return "", fmt.Sprintf("the selector requires %s to be %q, which is not a valid label value", name, v)
 		}
 		parts = append(parts, name+"="+labels[name])
 	}

@@ -53,7 +53,7 @@ type Options struct {
 }
 
 var (
-	errNoTell = errors.New("kube: Options.Sink.Update is required")
+	errNoSink = errors.New("kube: Options.Sink.Update is required")
 	errPool   = errors.New("kube: either a pool name or a selector is required")
 	errPorts  = fmt.Errorf("kube: a selector requires 1 to %d target ports", maxPorts)
 	errFamily = fmt.Errorf("kube: the preferred family of pod addresses must be %s or %s", FamilyIPv4, FamilyIPv6)
@@ -64,7 +64,7 @@ var (
 func (o *Options) complete() error {
 	switch {
 	case o.Sink.Update == nil:
-		return errNoTell
+		return errNoSink
 	case (o.Pool == "") == (o.Selector == ""):
 		return errPool
 	case o.Selector != "" && (len(o.Ports) == 0 || len(o.Ports) > maxPorts || slices.Contains(o.Ports, 0)):

@@ -15,7 +15,7 @@ const (
 	reportSettle = 2 * time.Second  // temporary problems are not reported
 	reportAgain  = 10 * time.Minute // interval for an event of one reason, and for retries after a missing permission
 	maxNote      = 1000             // bytes; the server's limit is 1024
-	maxSaid      = 1000             // reports remembered before old ones are dropped
+	maxReported  = 1000             // reports remembered before old ones are dropped
 )
 
 const (
@@ -43,8 +43,8 @@ type remark struct {
 // reports writes remarks as events, and the conditions of objectives and rewrites. Missing write
 // permissions are tolerated, because serving does not need them.
 type reports struct {
-	s    *Source
-	said map[string]time.Time // by reason and object, and by kind if a permission is missing
+	s        *Source
+	reported map[string]time.Time // by reason and object, and by kind if a permission is missing
 
 	pools map[string]lookup // referenced pools, by group and name
 	again bool              // a check must be repeated later without a trigger
@@ -88,7 +88,7 @@ func (r *reports) tryGet(ctx context.Context) {
 	p, group, missing := s.pool, s.group, s.missing[getPool] != nil
 	s.mu.Unlock()
 	const what = "get/pool"
-	_, tried := r.said[what]
+	_, tried := r.reported[what]
 	if s.o.Pool == "" || p == nil || tried && !missing || r.soonAgain(what) {
 		return
 	}
@@ -138,28 +138,28 @@ func (s *Source) remarks() (out []remark) {
 
 // due reports whether a report may be repeated now, and records it.
 func (r *reports) due(what string) bool {
-	if time.Since(r.said[what]) < reportAgain {
+	if time.Since(r.reported[what]) < reportAgain {
 		return false
 	}
-	r.said[what] = time.Now()
+	r.reported[what] = time.Now()
 	return true
 }
 
 // forget drops expired records.
 func (r *reports) forget() {
-	if len(r.said) > maxSaid {
-		maps.DeleteFunc(r.said, func(_ string, at time.Time) bool { return time.Since(at) >= reportAgain })
+	if len(r.reported) > maxReported {
+		maps.DeleteFunc(r.reported, func(_ string, at time.Time) bool { return time.Since(at) >= reportAgain })
 	}
 }
 
 // soonAgain reports whether a report was made within LookAgain. If so, it schedules another
 // check; otherwise it records the report.
 func (r *reports) soonAgain(what string) bool {
-	if time.Since(r.said[what]) < r.s.o.LookAgain {
+	if time.Since(r.reported[what]) < r.s.o.LookAgain {
 		r.again = true
 		return true
 	}
-	r.said[what] = time.Now()
+	r.reported[what] = time.Now()
 	return false
 }
 
@@ -173,7 +173,7 @@ func (r *reports) mine(what string) bool {
 	r.again = true
 	since, ok := r.unwritten[what]
 	if !ok {
-		if len(r.unwritten) >= maxSaid {
+		if len(r.unwritten) >= maxReported {
 			clear(r.unwritten)
 		}
 		r.unwritten[what] = time.Now()
@@ -186,7 +186,7 @@ func (r *reports) mine(what string) bool {
 // LookAgain.
 func (r *reports) event(ctx context.Context, m remark) {
 	about := m.reason + "/" + m.about.Name
-	if time.Since(r.said[about+"/"+m.note]) < reportAgain || r.soonAgain(about) || !r.due(about+"/"+m.note) {
+	if time.Since(r.reported[about+"/"+m.note]) < reportAgain || r.soonAgain(about) || !r.due(about+"/"+m.note) {
 		return
 	}
 	err := r.s.client.Create(ctx, events, m.about.Namespace, map[string]any{
@@ -258,9 +258,9 @@ type lookup struct {
 	there bool
 }
 
-// verdictElsewhere reports for an object of another pool if that pool does not exist, and withdraws
+// verdictOtherPool reports for an object of another pool if that pool does not exist, and withdraws
 // the report once it does. All other reports are the task of that pool's picker.
-func (r *reports) verdictElsewhere(ctx context.Context, on verdictOn) (status, reason, message string) {
+func (r *reports) verdictOtherPool(ctx context.Context, on verdictOn) (status, reason, message string) {
 	group := GroupPool
 	if on.pool.Group != nil {
 		group = *on.pool.Group
@@ -287,7 +287,7 @@ func (r *reports) verdictElsewhere(ctx context.Context, on verdictOn) (status, r
 		r.again = true
 		return "False", noSuchPool, "there is no " + kindPool + " " + r.s.o.Namespace + "/" + on.pool.Name + " of group " + group
 	case on.have.Reason == noSuchPool:
-		return "Unknown", poolIsThere, "the pool is there, and its picker has not said anything yet"
+		return "Unknown", poolIsThere, "the pool exists, and its picker has not reported yet"
 	}
 	return "", "", ""
 }
@@ -327,12 +327,12 @@ func (r *reports) accept(ctx context.Context, on verdictOn, group string) {
 	k, kind, m := on.resource, on.kind, on.meta
 	status, reason, message := r.s.verdict(group, on.pool)
 	if status == "" {
-		status, reason, message = r.verdictElsewhere(ctx, on)
+		status, reason, message = r.verdictOtherPool(ctx, on)
 	}
 	if status == "" || on.have == (condition{Type: condAccepted, Status: status, Reason: reason, Generation: m.generation}) {
 		return
 	}
-	if at, ok := r.said["failed/"+k.String()]; ok && time.Since(at) < reportAgain {
+	if at, ok := r.reported["failed/"+k.String()]; ok && time.Since(at) < reportAgain {
 		r.again = true
 		return
 	}

@@ -28,10 +28,10 @@ type Source struct {
 	rewrites   [2]*kubeapi.Follower[rewrite]
 
 	// Owned by the goroutine.
-	next   *podView  // pods of a new selector, until they were read
-	gone   time.Time // since when the pool seems to be deleted; zero: it does not
-	told   bool
-	before discovery.Found
+	next      *podView  // pods of a new selector, until they were read
+	gone      time.Time // since when the pool seems to be deleted; zero: it does not
+	delivered bool
+	before    discovery.Found
 
 	mu    sync.Mutex
 	pool  *pool    // current pool, also while it is unreadable; nil: none was found
@@ -139,7 +139,7 @@ func (s *Source) run(ctx context.Context) {
 	var reporting sync.WaitGroup
 	defer reporting.Wait()
 	reporting.Go(func() {
-		(&reports{s: s, said: map[string]time.Time{}, pools: map[string]lookup{}, unwritten: map[string]time.Time{}}).run(ctx, s.report)
+		(&reports{s: s, reported: map[string]time.Time{}, pools: map[string]lookup{}, unwritten: map[string]time.Time{}}).run(ctx, s.report)
 	})
 	for {
 		select {
@@ -179,8 +179,8 @@ func (s *Source) update(ctx context.Context) {
 		s.lookAtPool(ctx)
 	}
 	if s.pool == nil {
-		if s.told { // the pool was deleted
-			s.tell(found{}, request.Names{})
+		if s.delivered { // the pool was deleted
+			s.deliver(found{}, request.Names{})
 		}
 		return
 	}
@@ -188,7 +188,7 @@ func (s *Source) update(ctx context.Context) {
 		return
 	}
 	f := specs(s.pods.Items(), s.pods.ports, s.o.Events)
-	s.tell(f, namesOf(s.group, s.o.Pool, itemsOf(s.objectives), itemsOf(s.rewrites)))
+	s.deliver(f, namesOf(s.group, s.o.Pool, itemsOf(s.objectives), itemsOf(s.rewrites)))
 }
 
 // itemsOf returns the objects of the newer kind if it is installed, and otherwise of the older one.
@@ -332,16 +332,16 @@ func (s *Source) swap(v *podView) {
 	}
 }
 
-// tell publishes f if it differs.
-func (s *Source) tell(f found, names request.Names) {
+// deliver publishes f if it differs.
+func (s *Source) deliver(f found, names request.Names) {
 	s.mu.Lock()
 	s.last = f
 	s.mu.Unlock()
 	now := discovery.Found{Specs: f.specs, Names: names}
-	if s.told && sameFound(&s.before, &now) {
+	if s.delivered && sameFound(&s.before, &now) {
 		return
 	}
-	s.told, s.before = true, now
+	s.delivered, s.before = true, now
 	s.o.Sink.Log.Info("endpoints changed", "from", s.o.from(), "endpoints", len(f.specs), "pods", f.ready, "pods_not_ready", f.unready,
 		"objectives", len(names.Objectives), "rewrites", len(names.Rewrites))
 	now.Specs = slices.Clone(now.Specs)

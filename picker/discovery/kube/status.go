@@ -57,7 +57,7 @@ func (s *Source) Status() discovery.Status {
 		complain(discovery.StateHeld, s.o.from(), "correct the selector, or delete the pool to remove its endpoints at once", "%s", held.describe(s.o.Guard))
 	}
 	podState := pods.State()
-	trouble(complain, "pods "+pods.selector, "list and watch", podState)
+	reportUnreadable(complain, "pods "+pods.selector, "list and watch", podState)
 	st.Notes = append(st.Notes, unwatched("pods "+pods.selector, podState)...)
 	st.MissingRights = append(st.MissingRights, kubeapi.MissingRights(podState.Watch)...)
 	if podState.Broken > 0 {
@@ -192,12 +192,12 @@ func (s *Source) poolState(group string) kubeapi.State {
 }
 
 func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) {
-	trouble(complain, s.o.from(), "get, list and watch", st)
+	reportUnreadable(complain, s.o.from(), "get, list and watch", st)
 	switch {
 	case st.Broken > 0:
-		complain(discovery.StateInvalid, s.o.from(), "what was understood of it last stays in use", "the pool cannot be read, see the log")
+		complain(discovery.StateInvalid, s.o.from(), "its last valid content stays in use", "the pool cannot be read, see the log")
 	case st.Err == nil && st.Listed && p == nil:
-		complain(discovery.StateMissing, s.o.from(), "create it, or give its name and namespace as they are", "there is no such pool")
+		complain(discovery.StateMissing, s.o.from(), "create it, or correct its name and namespace", "there is no such pool")
 	case p == nil:
 	case p.problem != "":
 		complain(discovery.StateInvalid, s.o.from(), "the endpoints of the last good selector stay", "%s", p.problem)
@@ -206,8 +206,8 @@ func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) 
 	}
 }
 
-// trouble reports why reading fails. verbs are the permissions that reading needs.
-func trouble(complain complainer, about, verbs string, st kubeapi.State) {
+// reportUnreadable reports why reading fails. verbs are the permissions that reading needs.
+func reportUnreadable(complain complainer, about, verbs string, st kubeapi.State) {
 	since := func(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 	switch {
 	case st.Absent():
@@ -219,7 +219,7 @@ func trouble(complain complainer, about, verbs string, st kubeapi.State) {
 	case st.Err != nil:
 		complain(discovery.StateUnreadable, about, "", "%v", st.Err)
 	case st.Listed && time.Since(st.Read) > silence:
-		complain(discovery.StateUnreadable, about, "what is known stays in use", "the server has said nothing for %v", since(st.Read))
+		complain(discovery.StateUnreadable, about, "what is known stays in use", "the API server has not answered for %v", since(st.Read))
 	}
 }
 
@@ -235,13 +235,13 @@ func (s *Source) register(reg prometheus.Registerer) error {
 		gauge("endpoints", "Endpoints in the list in use.", func() float64 { return float64(s.Status().Endpoints) }),
 		gauge("invalid_pods", "Pods with an invalid label, annotation or address, or unreadable.", func() float64 { return float64(s.invalidPods()) }),
 		gauge("held_endpoints", "Endpoints that stay only because a change of the pool's selector is held.", func() float64 { return float64(s.heldEndpoints()) }),
-		gauge("ok", "1 when pool and pods are read as they are, 0 when an older reading is in use or none.", func() float64 {
+		gauge("ok", "1 if the current pool and pods were read, 0 if an older list or none is in use.", func() float64 {
 			if s.Status().OK() {
 				return 1
 			}
 			return 0
 		}),
-		gauge("last_success_timestamp_seconds", "When the API server last said something about pool and pods.", func() float64 {
+		gauge("last_success_timestamp_seconds", "When the API server last answered about pool and pods.", func() float64 {
 			if at := s.Status().Read; !at.IsZero() {
 				return float64(at.UnixMilli()) / 1e3
 			}

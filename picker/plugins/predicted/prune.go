@@ -123,5 +123,5 @@ func (s *scorer) lead(d *decision, k int) {
 // to them (even).
 func (d *decision) hopeless(x, alike float64) bool {
 	best := d.leaders[0]
-	return x < d.leaders[len(d.leaders)-1] && x <= best-max(-best*max(alike, d.doubt), d.step)
+	return x < d.leaders[len(d.leaders)-1] && x <= best-max(-best*max(alike, d.uncertainty), d.step)
 }

@@ -68,7 +68,7 @@ func TestPricesEqualTheRule(t *testing.T) {
 				hold := d.hold(v, w)
 				memory = math.Pow(use, float64(max(v.Running, 1))) * hold * v.Load.Rate * (max(v.WaitOfMemory(float64(w.New), d.answer)-d.least, 0) + hold/2)
 			}
-			want := p.TTFT() + p.Others + s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*memory
+			want := p.TTFT() + p.Others + s.BusyWeight*d.tracked*d.tracked*s.busy(v) + s.MemoryWeight*memory
 			if got := -scores[k]; math.Abs(got-want) > 1e-12*want {
 				t.Fatalf("candidate %d costs %v, want %v", k, got, want)
 			}

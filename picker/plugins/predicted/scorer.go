@@ -226,11 +226,11 @@ func (s *scorer) survey(d *decision) {
 		doubt, step = max(doubt, t.Uncertainty), max(step, t.Step)
 	}
 	d.least, d.memory, d.alone, d.quickest, d.soonest, d.soft = least, memory, alone, quickest, soonest, soft
-	d.rate, d.all, d.fastest, d.slowest, d.doubt, d.step = rate, all, fastest, slowest, doubt, step
-	if d.told = 1; tracked < reported {
-		d.told = float64(tracked) / float64(reported)
+	d.rate, d.all, d.fastest, d.slowest, d.uncertainty, d.step = rate, all, fastest, slowest, doubt, step
+	if d.tracked = 1; tracked < reported {
+		d.tracked = float64(tracked) / float64(reported)
 	}
-	d.uneven = s.BusyWeight * d.told * d.told
+	d.uneven = s.BusyWeight * d.tracked * d.tracked
 }
 
 // almost keeps rounding from changing which side of a bound a value is on.
@@ -267,21 +267,21 @@ type decision struct {
 	// requests in flight. fastest and slowest are seconds of the whole prompt alone. doubt and step
 	// are the greatest uncertainty and decode step.
 	quickest, soonest, soft, memory, rate float64
-	fastest, slowest, doubt, step         float64
+	fastest, slowest, uncertainty, step   float64
 	alone                                 float64 // minimum wait + whole prompt, without any stall
 	all                                   float64
 
-	input  int     // prompt tokens
-	least  float64 // minimum wait
-	answer float64 // expected answer tokens
-	uneven float64 // price of unevenness
-	told   float64 // tracked share of the engines' requests, 0..1; below 1 while other replicas are unreachable
-	target float64 // first-token target in seconds, 0: none
-	limit  float64 // maximum seconds of wait and own work
-	seen   float64 // engine requests per request of this replica
-	most   float64 // maximum requests of one candidate
-	busy   float64 // recent prefill share over the candidates, 0..mostBusy
-	full   float64 // known fill level of caches, 0..1
+	input   int     // prompt tokens
+	least   float64 // minimum wait
+	answer  float64 // expected answer tokens
+	uneven  float64 // price of unevenness
+	tracked float64 // tracked share of the engines' requests, 0..1; below 1 while other replicas are unreachable
+	target  float64 // first-token target in seconds, 0: none
+	limit   float64 // maximum seconds of wait and own work
+	seen    float64 // engine requests per request of this replica
+	most    float64 // maximum requests of one candidate
+	busy    float64 // recent prefill share over the candidates, 0..mostBusy
+	full    float64 // known fill level of caches, 0..1
 
 	holders [2]holder
 }
@@ -420,7 +420,7 @@ func (s *scorer) demote(d *decision) {
 // chance, and 1 from half as long again. The transition is continuous, so that noise does not switch
 // the rule.
 func (s *scorer) speeds(d *decision) (sum, unlike float64) {
-	unlike = min(max((d.slowest/d.fastest-1-doubtfully*d.doubt-hardlyUnlike)/(surelyUnlike-hardlyUnlike), 0), 1)
+	unlike = min(max((d.slowest/d.fastest-1-errorsApart*d.uncertainty-hardlyUnlike)/(surelyUnlike-hardlyUnlike), 0), 1)
 	last, speed := 0.0, 0.0
 	for _, own := range d.wholes {
 		if own != last { // most engines of a pool are alike, and a division is slow
@@ -435,7 +435,7 @@ func (s *scorer) speeds(d *decision) (sum, unlike float64) {
 // beyond it at which they begin to count as different, and fully do. Replicas do not share their
 // standard errors.
 const (
-	doubtfully   = 2
+	errorsApart  = 2
 	hardlyUnlike = .25
 	surelyUnlike = .5
 )
@@ -467,7 +467,7 @@ func (s *scorer) even(d *decision) {
 	best := greatest(scores)
 	top, missing := scores[best], d.news[best]
 	doubt, step := d.Terms(best).Uncertainty, d.steps[best]
-	widest := max(-top*max(s.Alike, d.doubt), step)
+	widest := max(-top*max(s.Alike, d.uncertainty), step)
 	for k, x := range scores {
 		if x <= top-widest || d.news[k] != missing || d.loads[k] != d.loads[best] {
 			continue

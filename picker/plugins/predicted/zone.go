@@ -74,6 +74,6 @@ func (s *scorer) crossing(d *decision, v *cycle.View, cost float64) float64 {
 	if d.home.cost == 0 {
 		return s.ZoneCost
 	}
-	uneven := s.BusyWeight * d.told * d.told * max(d.home.busy-s.busy(v), 0)
+	uneven := s.BusyWeight * d.tracked * d.tracked * max(d.home.busy-s.busy(v), 0)
 	return s.ZoneCost + sureGain*v.Cost.Noise*math.Hypot(d.home.cost, cost+uneven) + uneven
 }

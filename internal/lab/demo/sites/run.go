@@ -150,7 +150,7 @@ func (c *run) play(ctx context.Context) error {
 	}
 	w, err := workload.Start(workload.Options{
 		Source: workload.NewSource(articles, 1, vocab.Name, 0), Client: workload.NewClient(c.a.URL, 512), Rate: rate * float64(c.o.Engines),
-		Seed: 1, Timeout: patience, Ended: c.note,
+		Seed: 1, Timeout: waitTimeout, Ended: c.note,
 	})
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func (c *run) hotScenes(ctx context.Context) error {
 			if _, err := ask(ctx, c.b, src); err != nil {
 				return err
 			}
-			if err := c.heard(ctx); err != nil {
+			if err := c.awaitReports(ctx); err != nil {
 				return err
 			}
 		}
@@ -347,14 +347,14 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// patience is the timeout of a request.
-const patience = time.Minute
+// waitTimeout is the timeout of a request.
+const waitTimeout = time.Minute
 
 var errUnanswered = errors.New("no answer until the end")
 
 // stopLoad waits for open requests until ctx ends.
 func stopLoad(ctx context.Context, w *workload.Runner) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	w.Stop(ctx)
 }

@@ -124,8 +124,8 @@ func (s *federationStatus) blocks() (there, here int) {
 	return there, here
 }
 
-// heard waits until all of A's replicas have B's hot prompts.
-func (c *run) heard(ctx context.Context) error {
+// awaitReports waits until all of A's replicas have B's hot prompts.
+func (c *run) awaitReports(ctx context.Context) error {
 	return c.until(ctx, time.Minute, "A has not heard what is hot in B", func() bool {
 		hot := 0
 		for i := range c.b.listen {

@@ -41,7 +41,7 @@ func (j *Job) progress(m engine.Mark, tell bool) {
 	j.tokens, j.cached = m.Generated, m.Cached
 	j.mu.Unlock()
 	if tell {
-		j.tell()
+		j.notify()
 	}
 }
 
@@ -49,10 +49,10 @@ func (j *Job) end(err error) {
 	j.mu.Lock()
 	j.over, j.err = true, err
 	j.mu.Unlock()
-	j.tell()
+	j.notify()
 }
 
-func (j *Job) tell() {
+func (j *Job) notify() {
 	select {
 	case j.Notify <- struct{}{}:
 	default:

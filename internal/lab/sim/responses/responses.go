@@ -82,8 +82,8 @@ type response struct {
 	Output     []item          `json:"output"`
 	Usage      json.RawMessage `json:"usage,omitempty"`
 
-	talk   []message // up to it
-	cancel context.CancelFunc
+	history []message // up to it
+	cancel  context.CancelFunc
 }
 
 // ask is the body of a request.
@@ -151,7 +151,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	talk, ok := h.talk(&q)
+	talk, ok := h.conversation(&q)
 	if !ok {
 		notFound(w, q.Previous)
 		return
@@ -163,7 +163,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	}
 	p := &response{
 		ID: "resp_" + strings.ToLower(rand.Text()), Object: "response", Created: time.Now().Unix(), Status: progress,
-		Model: q.Model, Background: q.Background, Previous: q.Previous, Output: []item{}, talk: talk, cancel: cancel,
+		Model: q.Model, Background: q.Background, Previous: q.Previous, Output: []item{}, history: talk, cancel: cancel,
 	}
 	if q.Background {
 		p.Status = queued
@@ -206,7 +206,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 
 // talk returns the messages of a request, preceded by the messages of the response that it
 // continues.
-func (h *Handler) talk(q *ask) (talk []message, ok bool) {
+func (h *Handler) conversation(q *ask) (conversation []message, ok bool) {
 	if q.Previous != "" {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -214,9 +214,9 @@ func (h *Handler) talk(q *ask) (talk []message, ok bool) {
 		if p == nil {
 			return nil, false
 		}
-		talk = append(talk, p.talk...)
+		conversation = append(conversation, p.history...)
 		for _, o := range p.Output {
-			talk = append(talk, message{o.Role, o.Content[0].Text})
+			conversation = append(conversation, message{o.Role, o.Content[0].Text})
 		}
 	}
 	var list []message
@@ -224,9 +224,9 @@ func (h *Handler) talk(q *ask) (talk []message, ok bool) {
 	if json.Unmarshal(q.Input, &text) == nil {
 		list = []message{{"user", text}}
 	} else if json.Unmarshal(q.Input, &list) != nil {
-		return talk, true
+		return conversation, true
 	}
-	return append(talk, list...), true
+	return append(conversation, list...), true
 }
 
 func (h *Handler) keep(p *response) {
@@ -241,7 +241,7 @@ func (h *Handler) keep(p *response) {
 
 // compute has the engine answer the chat that p is.
 func (h *Handler) compute(ctx context.Context, r *http.Request, p *response, tokens int) *recorder {
-	body := map[string]any{"model": p.Model, "messages": p.talk}
+	body := map[string]any{"model": p.Model, "messages": p.history}
 	if tokens > 0 {
 		body["max_tokens"] = tokens
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/coding"
 )
 
-// Patience is how long a body may take to arrive. Speed is the rate in bytes per second that
+// IdleTimeout is how long a body may take to arrive. Speed is the rate in bytes per second that
 // extends it.
 const (
-	Patience = 30 * time.Second
-	Speed    = 64 << 10
+	IdleTimeout = 30 * time.Second
+	Speed       = 64 << 10
 )
 
 // ErrMemory means that the memory for bodies is exhausted.
@@ -96,7 +96,7 @@ func (in *Intake) pace() {
 		return
 	}
 	p := &paced{ReadCloser: in.R.Body, in: in, begun: time.Now()}
-	in.deadline(p.begun.Add(Patience))
+	in.deadline(p.begun.Add(IdleTimeout))
 	in.R.Body = p
 }
 
@@ -109,7 +109,7 @@ type paced struct {
 
 // Read implements io.Reader.
 func (p *paced) Read(b []byte) (int, error) {
-	p.in.deadline(p.begun.Add(Patience + time.Duration(p.read/Speed)*time.Second))
+	p.in.deadline(p.begun.Add(IdleTimeout + time.Duration(p.read/Speed)*time.Second))
 	n, err := p.ReadCloser.Read(b)
 	if p.read += int64(n); errors.Is(err, io.EOF) {
 		p.in.deadline(time.Time{}) // the response may take any time

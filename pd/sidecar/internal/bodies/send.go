@@ -120,7 +120,7 @@ func Gathering(c net.Conn, err error) (net.Conn, error) {
 
 type gather struct{ *net.TCPConn }
 
-var errLength = errors.New("bodies: a leg's body is not as long as was said")
+var errLength = errors.New("bodies: a leg's body differs from its stated length")
 
 // ReadFrom implements io.ReaderFrom.
 func (g gather) ReadFrom(r io.Reader) (int64, error) {
