@@ -82,7 +82,7 @@ func seqOf(n byte) []byte { return []byte{0, 0, 0, 0, 0, 0, 0, n} }
 func TestDialIn(t *testing.T) {
 	replay := "tcp://" + parts.FreeAddress(t)
 	r, at := openInbound(t, Inbound{Topic: "kv@"}, replay)
-	if why := r.Problem(testSource.Endpoint); !strings.Contains(why, "dialled in") {
+	if why := r.Problem(testSource.Endpoint); !strings.Contains(why, "has connected") {
 		t.Errorf("before anybody dialled in: %q", why)
 	}
 	if s := r.Knowledge(testSource.Endpoint).State; s != knowledge.Approximate {
@@ -184,7 +184,7 @@ func TestDialInBeforeTheEndpointIsKnown(t *testing.T) {
 	}
 	r.refused(t, refusedTopic, before+1)
 	r.Set(dialling(""))
-	testkit.Await(t, "it is listened to", func() bool { return !strings.Contains(r.Problem(testSource.Endpoint), "dialled in") })
+	testkit.Await(t, "it is listened to", func() bool { return !strings.Contains(r.Problem(testSource.Endpoint), "has connected") })
 }
 
 // TestDialInNewestSpeaks: of two connections for one endpoint the newer is followed, and when it

@@ -49,7 +49,7 @@ func TestPartial(t *testing.T) {
 	}
 	p.stays(nil, []block.Key{2})
 	p.stays(nil, []block.Key{3})
-	if got := p.partial(time.Now().Add(90 * time.Second)); got != "partial: 2 prompts came faster than they could be remembered, the last 1m30s ago" {
+	if got := p.partial(time.Now().Add(90 * time.Second)); got != "partial: 2 prompts were dropped because they arrived too fast, the last 1m30s ago" {
 		t.Error(got)
 	}
 }

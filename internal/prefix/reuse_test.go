@@ -119,7 +119,7 @@ func TestCachingIsOff(t *testing.T) {
 	if got := s.serve(1, 0); got != 0 {
 		t.Errorf("%d tokens are expected", got)
 	}
-	if _, reason := s.State(s.eps[0], knowledge.Approximate); !strings.Contains(reason, "caches no prefixes") {
+	if _, reason := s.State(s.eps[0], knowledge.Approximate); !strings.Contains(reason, "prefix caching is off") {
 		t.Errorf("reason %q", reason)
 	}
 	s.page = Reused{Counts: true}

@@ -13,7 +13,7 @@ const (
 	noteTokens   = "prompts are matched as text; no tokenizer is called"
 	noteLoad     = "the in-flight load of all replicas is always tracked"
 	noteLatency  = "latencies are learned from the response path, always on"
-	noteAdmit    = "requests of a negative priority whose latency target nobody meets are always refused, with 429"
+	noteAdmit    = "requests of negative priority whose latency target no endpoint meets are always rejected with 429"
 	noteEvict    = "with flowControl.enableEviction, requests of negative priority are evicted, lowest priority and newest first"
 	noteServed   = "answers name the endpoint that served"
 	noteDefaults = "always active"

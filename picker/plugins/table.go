@@ -85,7 +85,7 @@ func scorerTypes() plugin.Table {
 		{Name: "session-affinity-scorer", Kind: plugin.KindScorer,
 			Summary: "The endpoint of the session's last request.", New: plugin.WithParams(sessionParams{}, newSessionScorer)},
 		{Name: "no-hit-lru-scorer", Kind: plugin.KindScorer,
-			Summary: "Spreads requests of which nobody holds anything.", New: plugin.WithParams(noHitParams{LRUSize: defaultNoHit}, newNoHit)},
+			Summary: "Spreads requests that have no cached prefix at any endpoint.", New: plugin.WithParams(noHitParams{LRUSize: defaultNoHit}, newNoHit)},
 		{Name: "context-length-aware", Aliases: []string{"context-length-aware-scorer"}, Kind: plugin.KindScorer,
 			Summary: "Endpoints labelled for inputs of this length.", New: plugin.WithParams(contextParams{Label: labelContext}, newContextLength)},
 		{Name: "accelerator-capability-aware", Kind: plugin.KindScorer,

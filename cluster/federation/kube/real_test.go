@@ -410,7 +410,7 @@ func testRestarts(m *mesh) {
 	a.wantParents(m.entry("True", "Exported"))
 	c.StopServer()
 	c.Until("the outage in the status", func() bool {
-		return strings.Contains(fmt.Sprint(c.controllers[0].Status().Problems), "not readable since")
+		return strings.Contains(fmt.Sprint(c.controllers[0].Status().Problems), "unreadable since")
 	})
 	b.pool("p", "ClusterSet")
 	a.wantControls("=a,b True/Accepted")

@@ -345,7 +345,7 @@ func TestSnapshotTooLarge(t *testing.T) {
 	}
 	tb.appendAt("a", 1, 3)
 	tb.run(time.Second)
-	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.Approximate || !strings.Contains(v.Reason, "over the limit") || v.Lag != 4 {
+	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.Approximate || !strings.Contains(v.Reason, "exceeds the size limit") || v.Lag != 4 {
 		t.Errorf("view of the new member: %+v", v)
 	}
 	if n := b.Stats().RangesAsked; n > 400 {

@@ -171,9 +171,9 @@ func TestPools(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		`{"selector":{"matchLabels":{"b":"2","a.b/c":"1"}},"targetPorts":[{"number":8000},{"number":8001},{"number":8000}]}`: "a.b/c=1,b=2 [8000 8001] ",
-		`{"selector":{"matchLabels":{"bad key!":"1"}},"targetPorts":[{"number":1}]}`:                                         ` [1] the selector names "bad key!", which no label can be called`,
-		`{"selector":{"matchLabels":{"a/b/c":"1"}}}`:                                                                         ` [] the selector names "a/b/c", which no label can be called`,
-		`{"selector":{"matchLabels":{"a":"x,y"}}}`:                                                                           ` [] the selector wants a to be "x,y", which no label can be`,
+		`{"selector":{"matchLabels":{"bad key!":"1"}},"targetPorts":[{"number":1}]}`:                                         ` [1] the selector contains "bad key!", which is not a valid label name`,
+		`{"selector":{"matchLabels":{"a/b/c":"1"}}}`:                                                                         ` [] the selector contains "a/b/c", which is not a valid label name`,
+		`{"selector":{"matchLabels":{"a":"x,y"}}}`:                                                                           ` [] the selector requires a to be "x,y", which is not a valid label value`,
 		`{"selector":{"matchLabels":{"a":""}}}`:                                                                              "a= [] ",
 		`{}`:                                                                                                                 " [] the selector names no label",
 		`{"targetPorts":[{"number":-1}]}`:                                                                                    "error",
