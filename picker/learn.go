@@ -2,6 +2,7 @@ package picker
 
 import (
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 // learnNeeds learns the time of loads from the excess over the prediction. It reports whether the
@@ -25,6 +26,20 @@ func (f *flight) learnAnswer(o *request.Outcome) {
 		return // no token count is available
 	}
 	f.s.opts.Pool.Answers().Observe(f.request.Target, f.request.MaxTokens, tokens)
+}
+
+// measureDemand samples the request's work for sizing. An answer of unknown length has the expected one.
+func (f *flight) measureDemand(o *request.Outcome) {
+	if f.s.opts.Sizing == nil || f.ep.IsRemote() || o.Status >= 400 {
+		return
+	}
+	tokens := f.tokens + 1
+	if o.Usage.Seen {
+		tokens = o.Usage.OutputTokens
+	} else if f.tokens == 0 {
+		tokens = int(f.s.opts.Pool.Answers().Expect(f.request.Target, f.request.MaxTokens))
+	}
+	f.s.opts.Sizing.Ended(f.ep, sizing.Request{Input: int32(f.queued.Own.Input), New: int32(f.queued.Own.New), Output: int32(tokens)}, o.At)
 }
 
 // learnStep learns the time between tokens from sufficiently long answers.

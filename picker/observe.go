@@ -111,6 +111,7 @@ func (f *flight) release(o request.Outcome) {
 	}
 	f.learnStep()
 	f.learnAnswer(&o)
+	f.measureDemand(&o)
 	if f.request.Stream && o.Status < 400 && o.Complete {
 		f.s.unseen.Ended(f.WantBody, !f.firstAt.IsZero())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/outcomes"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 var (
@@ -93,6 +94,9 @@ type Options struct {
 	Records Retention
 	// Seed makes tie-breaking and sampling repeatable; 0 draws a random one.
 	Seed uint64
+
+	// Sizing samples ended requests; nil: none.
+	Sizing *sizing.Meter
 
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards

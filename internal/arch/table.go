@@ -125,6 +125,7 @@ var Rows = Table{
 	{"picker/scrape", 3, Product, 0},
 	{"picker/served", 3, Product, 0},
 	{"picker/outcomes", 3, Product, 0},
+	{"picker/sizing", 3, Product, 0},
 
 	// The product, level 4.
 	{"cluster/federation/kube", 4, Product, 0},

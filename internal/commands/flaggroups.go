@@ -26,6 +26,6 @@ var serveGroups = []cli.FlagGroup{
 	{Title: "Engines", Flags: []string{
 		"revision-label", "engine-scheme", "engine-verify", "engine-metrics-path", "engine-metrics-port", "engine-key-file", "discover-any-host", "events-listen", "events-allow", "scrape-slow", "scrape-fast", "probe-idle", "probe-rendering", "refuse-killers", "full-report", "sample-bodies", "speculate", "continuation-endpoints",
 	}},
-	{Title: "Metrics", Flags: []string{"metrics-compat", "metrics-pool"}},
+	{Title: "Metrics", Flags: []string{"metrics-compat", "metrics-pool", "size-target"}},
 	{Title: "Flight records", Flags: []string{"flight-dir", "flight-trace", "flight-slow-decision"}},
 }

@@ -24,6 +24,8 @@ func sampleOf(f *pflag.Flag) string {
 		return "4711"
 	case "float64":
 		return "0.25"
+	case "target":
+		return "p95=3s"
 	}
 	return "sample"
 }

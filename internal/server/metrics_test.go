@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 var rewriteMetrics = flag.Bool("rewrite", false, "write the tables of docs/metrics.md anew")
@@ -79,6 +80,7 @@ func families(t *testing.T) (list []family) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "otlp") // no span is exported
 	_, o := options(t, fleet.Options{Engines: 1})
 	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
+	o.SizeTarget = sizing.Target{Part: .9, Seconds: 2}
 	o.ProbeRendering, o.LogWriter = true, cli.NewLogWriter(io.Discard)
 	nats, err := embedded.Start(embedded.Options{Name: "n"})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 // Options configures one replica. Endpoints or Source is required, unless Config names an endpoints
@@ -94,6 +95,7 @@ type Options struct {
 	ProbeIdle        time.Duration // idle time after which an engine is probed; 0: never
 	RefuseKillers    bool          // reject prompts that were in flight at two engines when these died
 	PassModels       bool          // forward GET /v1/models to an engine; false responds with all models
+	SizeTarget       sizing.Target // of the metric of wanted endpoints; zero: no metric
 	SampleBodies     float64       // share of response bodies to inspect; default .05, negative none
 	Continuations    int           // endpoints named to sidecars for continuations of streams; 0: none
 	Speculate        time.Duration // how long a decision counts as cached before events confirm it; default 5 s

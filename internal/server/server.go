@@ -46,6 +46,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 	"github.com/grapevine-epp/grapevine/picker/served"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 	"github.com/grapevine-epp/grapevine/picker/warmup"
 )
 
@@ -341,10 +342,15 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	}); err != nil {
 		return err
 	}
+	var meter *sizing.Meter
+	if s.o.SizeTarget != (sizing.Target{}) {
+		meter = sizing.NewMeter(s.pool, s.o.SizeTarget, monotime.Now)
+		s.registry.MustRegister(meter)
+	}
 	s.scheduler, err = picker.New(picker.Options{
 		RemoteClusters: s.federation.RemoteClusters(),
 		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
-		SampleBodies: s.o.SampleBodies, Continuations: s.o.Continuations, Gate: s.gate, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision, Slow: s.slowDecision, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
+		SampleBodies: s.o.SampleBodies, Continuations: s.o.Continuations, Gate: s.gate, Sizing: meter, Records: s.retention(), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision, Slow: s.slowDecision, WarmUps: s.warmUps.WarmUps(), Registerer: s.registry, Log: s.o.Log,
 	})
 	if err != nil {
 		return err

@@ -113,4 +113,7 @@ func run(t *testing.T, path string) {
 // TestSeveralPools runs the page on several pools with its example.
 func TestSeveralPools(t *testing.T) { run(t, "docs/tasks/several-pools.md") }
 
+// TestSize runs the page on sizes.
+func TestSize(t *testing.T) { run(t, "docs/tasks/size.md") }
+
 func TestLaptopTutorial(t *testing.T) { run(t, "docs/get-started/laptop.md") }

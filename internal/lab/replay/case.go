@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 // ErrCase is wrapped by the errors of Case.check.
@@ -66,6 +67,9 @@ type Case struct {
 	// expected prefill. It applies to engines that schedule by priority (engine-priority-producer).
 	// 0 keeps the order of arrival.
 	Urgency float64
+
+	// Target is the target for Result.Wanted; nil: none.
+	Target *sizing.Target
 
 	Warmup time.Duration // requests that arrive before are not measured
 	Seed   uint64

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 // costEvery is the interval at which replicas share learned costs.
@@ -92,6 +93,7 @@ type replica struct {
 	scheduler *picker.Scheduler
 	sessions  *sessions.Table
 	match     *matcher
+	meter     *sizing.Meter        // nil: not measured
 	queue     *queue               // nil: requests do not wait
 	specs     []endpoint.Spec      // by station
 	endpoints []*endpoint.Endpoint // by station
@@ -140,8 +142,11 @@ func newReplica(number int, s *simulation) (*replica, error) {
 			return nil, err
 		}
 	}
+	if s.Target != nil {
+		r.meter = sizing.NewMeter(r.pool, *s.Target, s.clock)
+	}
 	o := picker.Options{
-		Pool: r.pool, Rules: rules, Matcher: r.match, Sessions: r.sessions,
+		Sizing: r.meter, Pool: r.pool, Rules: rules, Matcher: r.match, Sessions: r.sessions,
 		WarmUps: picker.WarmUps{Takes: r.takesWarmUp, Send: r.warmUp}, SampleBodies: -1, Records: picker.Retention{Bytes: -1}, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,
 	}
 	if r.queue, err = newQueue(s, r.pool); err != nil {

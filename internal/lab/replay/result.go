@@ -20,6 +20,12 @@ type Outcome struct {
 	Error      string // not answered; the rest is zero
 }
 
+// Wanted is the number of engines that the replicas' metrics ask for at a time.
+type Wanted struct {
+	At       time.Duration
+	Replicas []int
+}
+
 // Summary are the figures of one quantity, in seconds.
 type Summary struct {
 	Mean float64 `json:"mean"`
@@ -45,11 +51,14 @@ type Result struct {
 	Throughput float64        `json:"requests_per_s"` // answered / time from first arrival to last end
 	Tokens     float64        `json:"tokens_per_s"`   // generated
 	Completed  float64        `json:"completed"`      // answers that ended by the time of the last arrival / arrivals
-	Preempted  int            `json:"preempted"`
-	Remote     float64        `json:"remote,omitempty"`  // share of prompts computed by a separate prefill engine
-	Fetched    float64        `json:"fetched,omitempty"` // prompt tokens that were fetched from other engines / prompt tokens
-	WarmUps    int            `json:"warm_ups,omitempty"`
-	Warmed     float64        `json:"warmed,omitempty"` // prompt tokens that warm-ups computed / prompt tokens
+	// Wanted holds the number of engines that each replica's metric asks for, every ten seconds; 0:
+	// unknown.
+	Wanted    []Wanted `json:"-"`
+	Preempted int      `json:"preempted"`
+	Remote    float64  `json:"remote,omitempty"`  // share of prompts computed by a separate prefill engine
+	Fetched   float64  `json:"fetched,omitempty"` // prompt tokens that were fetched from other engines / prompt tokens
+	WarmUps   int      `json:"warm_ups,omitempty"`
+	Warmed    float64  `json:"warmed,omitempty"` // prompt tokens that warm-ups computed / prompt tokens
 	// Crossed is the share of requests that left the zone of their replica.
 	Crossed float64 `json:"crossed,omitempty"`
 	// Goodput is the share of requests with a first token within 3 s and 100 ms
@@ -73,7 +82,7 @@ type Result struct {
 }
 
 func (s *simulation) result() *Result {
-	out := &Result{Outcomes: s.outcomes}
+	out := &Result{Outcomes: s.outcomes, Wanted: s.wanted}
 	var ttft, tpot, e2e, queued []float64
 	var input, cached, fetched, generated, inTime int
 	var from, to time.Duration = never, 0

@@ -62,6 +62,7 @@ type simulation struct {
 	moving     moves
 	reportedAt time.Duration
 	outcomes   []Outcome
+	wanted     []Wanted
 
 	tick      time.Duration // time of the next queue check
 	ticks     int
@@ -221,6 +222,7 @@ func (s *simulation) sample(at time.Duration) {
 func (s *simulation) arrive(number int) error {
 	r := &s.Trace.Requests[number]
 	s.lookAtFlight(r.At)
+	s.lookAtDemand(r.At)
 	s.reportProgress()
 	j := s.journey(number, r)
 	j.replica.catchUp(s.now)
@@ -228,6 +230,20 @@ func (s *simulation) arrive(number int) error {
 		return s.enqueue(j)
 	}
 	return s.place(j)
+}
+
+// lookAtDemand reads the replicas' metrics of wanted engines.
+func (s *simulation) lookAtDemand(at time.Duration) {
+	const every = 10 * time.Second
+	if s.Target == nil || len(s.wanted) > 0 && at-s.wanted[len(s.wanted)-1].At < every {
+		return
+	}
+	w := Wanted{At: at}
+	for _, r := range s.replicas {
+		n, _ := r.meter.Wanted("")
+		w.Replicas = append(w.Replicas, n)
+	}
+	s.wanted = append(s.wanted, w)
 }
 
 // refused notes that a request is not served.

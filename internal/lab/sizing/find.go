@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
+	demand "github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 // Question is a search for a number of engines.
@@ -46,6 +47,10 @@ type Size struct {
 	Seeds      int            `json:"seeds"`       // 1 if the first one missed a target by far
 	MeetsSeeds int            `json:"meets_seeds"` // seeds of which all targets are met
 	Grows      bool           `json:"queue_grows"` // queues grow until the end of the load
+
+	// Wanted is the mean number of engines that the metric of a pool of this size asks for, 0 if
+	// unknown. It is known if the first target is for the first token.
+	Wanted float64 `json:"wanted"`
 
 	units  int
 	prompt float64 // seconds that the target's percentile of uncached prompts takes without a wait
@@ -282,6 +287,18 @@ type run struct {
 	result  *replay.Result
 	samples [][]sample // by target
 	prompt  float64
+	wanted  float64 // mean of the metric, 0: unknown
+}
+
+// meanWanted returns the mean of the first replica's metric after the warm-up, 0 if it is unknown.
+func meanWanted(r *replay.Result, warmup time.Duration) float64 {
+	sum, n := 0, 0
+	for _, w := range r.Wanted {
+		if w.At >= warmup && w.Replicas[0] > 0 {
+			sum, n = sum+w.Replicas[0], n+1
+		}
+	}
+	return float64(sum) / float64(max(n, 1))
 }
 
 func (s *search) run(units int, seed uint64) (*run, error) {
@@ -290,11 +307,14 @@ func (s *search) run(units int, seed uint64) (*run, error) {
 	fleet.Apply(&c)
 	c.Seed, c.Trace = seed, s.Source.Make(s.Rate, seed)
 	c.Warmup = time.Duration(s.Warmup * float64(c.Trace.Length))
+	if t := s.Targets[0]; t.Of == FirstToken {
+		c.Target = &demand.Target{Part: t.Part, Seconds: t.Limit.Seconds()}
+	}
 	result, err := replay.Run(s.ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("%d engines, seed %d: %w", c.Endpoints, seed, err)
 	}
-	out := &run{result: result}
+	out := &run{result: result, wanted: meanWanted(result, c.Warmup)}
 	for _, t := range s.Targets {
 		samples := t.samples(c.Trace, result, c.Warmup)
 		if float64(len(samples))*(1-t.Part) < 1 {
@@ -346,6 +366,7 @@ func (s *search) sum(units int, runs []*run) *Size {
 		out.TooLong += r.Reasons[engine.ErrTooLong.Error()]
 		out.Refused += r.Errors - r.Reasons[engine.ErrTooLong.Error()]
 		out.prompt += share * one.prompt
+		out.Wanted += share * one.wanted
 		meets := true
 		for i, t := range s.Targets {
 			v, samples := &out.Values[i], one.samples[i]

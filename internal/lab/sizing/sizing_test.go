@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/lab/sweep"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
+	demand "github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 func TestParseTarget(t *testing.T) {
@@ -29,7 +30,7 @@ func TestParseTarget(t *testing.T) {
 		}
 	}
 	for _, s := range []string{"", "p90", "p90=", "p90=2", "p90=-1s", "p40=1s", "p100=1s", "pNaN=1s", "90=1s", "decode-p90=1s", "per-token=1s"} {
-		if got, err := ParseTarget(s); !errors.Is(err, ErrTarget) {
+		if got, err := ParseTarget(s); !errors.Is(err, demand.ErrTarget) {
 			t.Errorf("ParseTarget(%q) = %+v, %v, want ErrTarget", s, got, err)
 		}
 	}

@@ -1,21 +1,17 @@
 package sizing
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
+	demand "github.com/grapevine-epp/grapevine/picker/sizing"
 )
-
-// ErrTarget is wrapped by the errors of ParseTarget.
-var ErrTarget = errors.New("invalid target")
 
 // Quantity is the time that a target limits.
 type Quantity uint8
@@ -47,16 +43,11 @@ func ParseTarget(s string) (Target, error) {
 			t.Of, name = Quantity(i), rest
 		}
 	}
-	name = strings.TrimPrefix(name, "first-token-")
-	digits, isPercentile := strings.CutPrefix(name, "p")
-	part, err := strconv.ParseFloat(digits, 64)
-	if !isPercentile || err != nil || !(part >= 50 && part <= 99.9) {
-		return t, fmt.Errorf("%w %q: want a percentile from p50 to p99.9 and a limit, such as p90=2s, per-token-p90=60ms or end-to-end-p99=30s", ErrTarget, s)
+	one, err := demand.ParseTarget(strings.TrimPrefix(name, "first-token-") + "=" + limit)
+	if err != nil {
+		return t, fmt.Errorf("%q: %w, per-token-p90=60ms or end-to-end-p99=30s", s, err)
 	}
-	if t.Limit, err = time.ParseDuration(limit); err != nil || t.Limit <= 0 {
-		return t, fmt.Errorf("%w %q: want a duration as its limit, such as p90=2s", ErrTarget, s)
-	}
-	t.Part = part / 100
+	t.Part, t.Limit = one.Part, time.Duration(math.Round(one.Seconds*1e9))
 	return t, nil
 }
 
@@ -66,7 +57,7 @@ func (t Target) String() string {
 }
 
 func (t Target) percentile() string {
-	return "p" + strconv.FormatFloat(math.Round(t.Part*1e4)/100, 'f', -1, 64)
+	return (&demand.Target{Part: t.Part}).Percentile()
 }
 
 // words describes the target's quantity for people.
@@ -147,14 +138,15 @@ func standardError(samples []sample, part float64) float64 {
 }
 
 // grows reports whether the samples, in order of arrival, show a queue that grows until the end: the
-// last third misses the limit, and its mean is half as high again as the first third's.
+// last third misses the limit, and its mean is three times the first third's. A queue that grows all
+// the time has five times.
 func (t Target) grows(samples []sample) bool {
 	third := len(samples) / 3
 	if third == 0 || t.Of == PerToken {
 		return false
 	}
 	head, tail := samples[:third], samples[len(samples)-third:]
-	return quantile(tail, t.Part, nil) > t.Limit.Seconds() && meanOf(tail) > 1.5*meanOf(head)
+	return quantile(tail, t.Part, nil) > t.Limit.Seconds() && meanOf(tail) > 3*meanOf(head)
 }
 
 func meanOf(samples []sample) float64 {

@@ -49,18 +49,19 @@ func (a *Answer) notes(units int, sizes map[int]*Size) {
 	}
 }
 
-// almost returns the fewest engines that miss no target by more than a tenth, 0 if none was tried.
+// almost returns the fewest engines that miss no target by more than a tenth, with more prefill than
+// wait in the first one; 0 if none was tried.
 func (a *Answer) almost(units int, sizes map[int]*Size) int {
 	for n := 1; n < units; n++ {
 		size := sizes[n]
-		if size == nil || size.Meets || size.Grows {
+		if size == nil || size.MeetsSeeds > 0 || size.Grows || size.prompt < .5*float64(size.Values[0].Value) {
 			continue
 		}
-		close := true
+		near := true
 		for i, t := range a.question.Targets {
-			close = close && float64(size.Values[i].Value) <= 1.1*t.Limit.Seconds()
+			near = near && float64(size.Values[i].Value) <= 1.1*t.Limit.Seconds()
 		}
-		if close {
+		if near {
 			return size.Engines
 		}
 	}
@@ -88,14 +89,14 @@ func (a *Answer) unmet(note func(string, ...any), last *Size) {
 func (a *Answer) Write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %.2f requests per second, %d seeds; target %s\n\n", a.Load, a.Rate, a.Seeds, strings.Join(a.Targets, ", "))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "engines\tTTFT p50\tp90\tp99\tTPOT p90 ms\tE2E p90\tbusy\tprefill\thit\trefused\t")
+	fmt.Fprint(table, "engines\tTTFT p50\tp90\tp99\tTPOT p90 ms\tE2E p90\tbusy\tprefill\thit\trefused\tmetric\t")
 	for _, t := range a.question.Targets {
 		fmt.Fprintf(table, "%s (range)\t", t.words())
 	}
 	fmt.Fprintln(table, "meets\t")
 	for i := range a.Sizes {
 		s := &a.Sizes[i]
-		fmt.Fprintf(table, "%d\t%.2f\t%.2f\t%.2f\t%.0f\t%.1f\t%.0f%%\t%.0f%%\t%.3f\t%d\t", s.Engines, s.TTFT.P50, s.TTFT.P90, s.TTFT.P99, 1e3*s.TPOT.P90, s.E2E.P90, 100*s.Busy, 100*s.Prefill, s.HitRatio, s.Refused)
+		fmt.Fprintf(table, "%d\t%.2f\t%.2f\t%.2f\t%.0f\t%.1f\t%.0f%%\t%.0f%%\t%.3f\t%d\t%.1f\t", s.Engines, s.TTFT.P50, s.TTFT.P90, s.TTFT.P99, 1e3*s.TPOT.P90, s.E2E.P90, 100*s.Busy, 100*s.Prefill, s.HitRatio, s.Refused, s.Wanted)
 		for k := range s.Values {
 			v := &s.Values[k]
 			fmt.Fprintf(table, "%s (%s-%s)\t", v.Value.round(), v.Low.round(), v.High.round())
