@@ -52,7 +52,7 @@ func TestPartitionOrDeath(t *testing.T) {
 }
 
 // A problem between members is reported in one line, except by a leaving member.
-func TestTroubleOfTheGroup(t *testing.T) {
+func TestGroupMismatchIsReported(t *testing.T) {
 	f := func(s Status, state, line string) {
 		t.Helper()
 		s.Bus.Kind, s.Phase = "gossip", Settled.String()

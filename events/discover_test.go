@@ -81,8 +81,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestDiscoveryIsNotBelieved asks engines that lie.
-func TestDiscoveryIsNotBelieved(t *testing.T) {
+// TestDiscoveryIsVerified asks engines that lie.
+func TestDiscoveryIsVerified(t *testing.T) {
 	many, same := &strings.Builder{}, &strings.Builder{}
 	for i := range 3000 {
 		fmt.Fprintf(many, `{"data_parallel_rank":%d,"endpoint":"tcp://*:%d"},`, i, 2000+i)

@@ -114,9 +114,9 @@ func TestDialIn(t *testing.T) {
 	v.truth(r)
 }
 
-// TestDialInBelievesNobody: connections from other addresses are closed unread, and an endpoint's
+// TestDialInFromOtherAddresses: connections from other addresses are closed unread, and an endpoint's
 // publisher can send events only for that endpoint.
-func TestDialInBelievesNobody(t *testing.T) {
+func TestDialInFromOtherAddresses(t *testing.T) {
 	r, at := openInbound(t, Inbound{}, "")
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
 	nc, err := from.Dial("tcp", strings.TrimPrefix(at, "tcp://"))

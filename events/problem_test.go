@@ -14,7 +14,7 @@ import (
 
 // A stream that cannot be read, and a failing replay, are logged once, and returned by Problem
 // while they last.
-func TestTroubleIsSaid(t *testing.T) {
+func TestFailureIsReported(t *testing.T) {
 	log := new(parts.Output)
 	o := testOptions()
 	o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -62,7 +62,7 @@ func TestTroubleIsSaid(t *testing.T) {
 
 // A replay that failed is no trouble any more once the engine has emptied its cache,
 // with which all is known without one.
-func TestTroubleEndsWithWhatWasMissing(t *testing.T) {
+func TestFailureEndsWithEmptyCache(t *testing.T) {
 	r, e := openReader(t, testOptions()), newFakeEngine(t, 7)
 	at := e.stream()
 	at.Replay = "tcp://" + parts.FreeAddress(t)

@@ -20,7 +20,7 @@ func (m *Manager) runningProbes() int {
 // A check finds the only topic under which a publisher sends batches. It finds nothing if some
 // batches have the configured topic, if there are several topics, or if there are only other
 // messages.
-func TestGlance(t *testing.T) {
+func TestOtherTopicIsFound(t *testing.T) {
 	batch := encodeEvents([]decode.Event{{Kind: decode.AllBlocksCleared}})
 	for _, c := range []struct {
 		name  string
@@ -61,7 +61,7 @@ func TestGlance(t *testing.T) {
 }
 
 // Messages that are not batches do not count, whether or not their topic is right.
-func TestGlanceTakesBatchesOnly(t *testing.T) {
+func TestOtherTopicBatchesOnly(t *testing.T) {
 	r := openReader(t, testOptions())
 	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestGlanceTakesBatchesOnly(t *testing.T) {
 
 // Streams that dial in, or that are read completely, are not checked. A hanging check ends with the
 // manager. The number of concurrent checks is limited.
-func TestGlanceIsBounded(t *testing.T) {
+func TestOtherTopicIsBounded(t *testing.T) {
 	r := openReader(t, testOptions())
 	r.ProbeTopics([]Stream{{Events: "tcp://" + parts.FreeAddress(t)}, {Events: InboundFrom("10.0.0.1"), Topic: "kv@"}})
 	if n := r.runningProbes(); n != 0 {

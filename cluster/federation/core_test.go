@@ -302,8 +302,8 @@ func TestEarlierSession(t *testing.T) {
 	}
 }
 
-// TestForgets: a session ends with its lease, and its filters are dropped later.
-func TestForgets(t *testing.T) {
+// TestSessionEndsWithLease: a session ends with its lease, and its filters are dropped later.
+func TestSessionEndsWithLease(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	hot := filter.NewHot(10)
 	for _, c := range r.a {
@@ -380,8 +380,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestDoubted: asks that may be replayed never displace live ones, in any order and number.
-func TestDoubted(t *testing.T) {
+// TestReplayedAsks: asks that may be replayed never displace live ones, in any order and number.
+func TestReplayedAsks(t *testing.T) {
 	r := newPair(t, []Export{somePool}, nil)
 	a := r.a["a-0"]
 	ask := func(link string, now bool) int {
@@ -480,9 +480,9 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestTold: text that cannot be shown or does not fit is repaired before sending, because the
+// TestInvalidTextIsRepaired: text that cannot be shown or does not fit is repaired before sending, because the
 // receiver would reject it.
-func TestTold(t *testing.T) {
+func TestInvalidTextIsRepaired(t *testing.T) {
 	m := fullSay()
 	e := &m.exports[0]
 	e.Region, e.Zone = "a\nb\xff", strings.Repeat("é", 200)

@@ -61,8 +61,8 @@ func TestEndpointsAnswer(t *testing.T) {
 	}
 }
 
-// TestToldOfBefore: messages of older releases, without a count of endpoints, can be decoded.
-func TestToldOfBefore(t *testing.T) {
+// TestOlderReleasesDecode: messages of older releases, without a count of endpoints, can be decoded.
+func TestOlderReleasesDecode(t *testing.T) {
 	now := told{Export: somePool}
 	now.Engines = 7
 	b := now.append(nil)

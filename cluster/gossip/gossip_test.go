@@ -232,8 +232,8 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// TestStrangers: replicas with another label, without a key, or with another key cannot join.
-func TestStrangers(t *testing.T) {
+// TestUnknownPeers: replicas with another label, without a key, or with another key cannot join.
+func TestUnknownPeers(t *testing.T) {
 	nodes := three(t, nil)
 	for reason, change := range map[string]func(*gossip.Options){
 		"label":     func(o *gossip.Options) { o.Label = "other" },

@@ -192,8 +192,8 @@ func TestLeave(t *testing.T) {
 	testkit.Eventually(t, func() string { return joined(nodes[:2]...) })
 }
 
-// TestStrangers: messages from clients without the key are rejected.
-func TestStrangers(t *testing.T) {
+// TestUnknownPeers: messages from clients without the key are rejected.
+func TestUnknownPeers(t *testing.T) {
 	s := startServer(t, embedded.Options{})
 	nodes := three(t, []string{s.URL()})
 	stranger := newNode(t, "s", []string{s.URL()}, func(o *natsbus.Options) { o.Keys = [][]byte{keyB} })

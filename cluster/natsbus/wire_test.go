@@ -252,8 +252,8 @@ func TestOrder(t *testing.T) {
 	take("s", 8, nil) // a message that could not be opened does not count
 }
 
-// TestStrangers: large messages of unproven senders are not opened.
-func TestStrangers(t *testing.T) {
+// TestUnknownPeers: large messages of unproven senders are not opened.
+func TestUnknownPeers(t *testing.T) {
 	a, b := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1)
 	for size, want := range map[int]error{100: nil, maxUnheard: errUnheard, 1 << 20: errUnheard} {
 		if m, err := b.open("s", a.seal("s", make([]byte, size)), maxUnheard); !errors.Is(err, want) || err == nil && !m.Unproven {

@@ -192,9 +192,9 @@ func TestMediaAhead(t *testing.T) {
 	}
 }
 
-// TestMediaTold: each name of a medium is reported at intervals, and the number of remembered names
+// TestMediaReportsAreBounded: each name of a medium is reported at intervals, and the number of remembered names
 // is bounded.
-func TestMediaTold(t *testing.T) {
+func TestMediaReportsAreBounded(t *testing.T) {
 	told := map[string]int{}
 	r := newRig(Options{Vocabulary: letters{}, Unit: 1, Medium: func(id []byte) { told[string(id)]++ }})
 	store := func(i int, name string) {

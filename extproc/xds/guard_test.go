@@ -99,7 +99,7 @@ func TestRequestsAreBounded(t *testing.T) {
 }
 
 // Repeated rejections by an Envoy are logged once.
-func TestRefusalsAreTold(t *testing.T) {
+func TestRejectionsAreLoggedOnce(t *testing.T) {
 	var out parts.Output
 	c := dial(t, slog.New(slog.NewTextHandler(&out, nil)))
 	s, err := c.StreamAggregatedResources(t.Context())

@@ -224,7 +224,7 @@ func TestShortSize(t *testing.T) {
 }
 
 // A reader without the required state reports that, and skips the same blocks as Apply.
-func TestShortElsewhere(t *testing.T) {
+func TestShortPayloadWithoutState(t *testing.T) {
 	stored := func(h block.EngineHash) block.StoredBlock {
 		return block.StoredBlock{Hash: h, Key: block.Key(h), Bytes: 64, Tokens: 16}
 	}

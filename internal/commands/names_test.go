@@ -46,10 +46,10 @@ var nameHeaders = []string{
 	"x-session-id", "x-session-token", "x-grapevine-clusters", "x-slo-ttft-ms", "prefer", "user-agent",
 }
 
-// TestNamesOfStrangers sends hostile names, in every header and in the body, through a group of two
+// TestHostileNames sends hostile names, in every header and in the body, through a group of two
 // replicas and checks all output. Terminals get no control characters, no line is forged, and no
 // request stays in flight.
-func TestNamesOfStrangers(t *testing.T) {
+func TestHostileNames(t *testing.T) {
 	s := openSession(t)
 	log := &parts.Output{}
 	var writers []*cli.LogWriter

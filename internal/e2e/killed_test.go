@@ -46,9 +46,9 @@ func (p *party) answered(when string, n, passed int) {
 	}
 }
 
-// TestEnvoyAsksWhoLives checks that an Envoy configured by xDS asks a replica for every request
+// TestEnvoyUsesLiveReplicas checks that an Envoy configured by xDS asks a replica for every request
 // while one lives, including a replica that has just started.
-func TestEnvoyAsksWhoLives(t *testing.T) {
+func TestEnvoyUsesLiveReplicas(t *testing.T) {
 	p := openParty(t, partyOptions{})
 	p.answered("all live", 6, 0)
 	p.childs[0].kill()

@@ -67,7 +67,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-func TestMissingPartSaysHowToGetIt(t *testing.T) {
+func TestMissingPartNamesItsCommand(t *testing.T) {
 	t.Setenv(envQuick, "")
 	cache := t.TempDir()
 	t.Setenv("GRAPEVINE_CACHE", cache)

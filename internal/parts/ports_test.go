@@ -45,9 +45,9 @@ func TestListenersComeAndGo(t *testing.T) {
 	refused()
 }
 
-// TestNobodyElse checks that a reserved port is not reserved twice and not assigned as an arbitrary
+// TestReservedPortsAreUnique checks that a reserved port is not reserved twice and not assigned as an arbitrary
 // port.
-func TestNobodyElse(t *testing.T) {
+func TestReservedPortsAreUnique(t *testing.T) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	seen := map[int]bool{}

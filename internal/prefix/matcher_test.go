@@ -103,7 +103,7 @@ func TestGuessKnowsBlocks(t *testing.T) {
 
 // Match returns the precise index's run of every endpoint, and counts it only if the endpoint's
 // state allows it.
-func TestMatchTellsBelievedFromSeen(t *testing.T) {
+func TestMatchCountsByState(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	index := indexer.New(indexer.Options{Hasher: h})
 	m := New(Options{

@@ -65,9 +65,9 @@ type none struct{}
 
 func (none) Get(string) string { return "" }
 
-// TestSickEngine: an engine that answers 500 is ejected within a few requests, and reinstated when
+// TestFailingEngine: an engine that answers 500 is ejected within a few requests, and reinstated when
 // it recovers. Status, metrics and explain show the reason.
-func TestSickEngine(t *testing.T) {
+func TestFailingEngine(t *testing.T) {
 	parts.Full(t)
 	s, fleet, place := failing(t, 4, 1)
 	sick := fleet.Engines()[0].Addr()
@@ -113,9 +113,9 @@ func TestSickEngine(t *testing.T) {
 	})
 }
 
-// TestAllSick: when most engines look unhealthy, all are used unchanged, and the replica reports
+// TestAllEnginesFail: when most engines look unhealthy, all are used unchanged, and the replica reports
 // the problem. When they recover, it is ready again.
-func TestAllSick(t *testing.T) {
+func TestAllEnginesFail(t *testing.T) {
 	parts.Full(t)
 	s, fleet, place := failing(t, 4, 4)
 	testkit.Await(t, "the replica says so", func() bool {

@@ -14,7 +14,7 @@ import (
 // An engine that restarts at its address is a new incarnation, detected by its start time or its
 // event stream. Every replica immediately drops the previous incarnation's in-flight load and
 // failures. Requests that end later change nothing.
-func TestAnotherLife(t *testing.T) {
+func TestEngineRestart(t *testing.T) {
 	parts.Full(t)
 	for _, unnamed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unnamed %v", unnamed), func(t *testing.T) {

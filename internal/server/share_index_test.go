@@ -353,7 +353,7 @@ func TestEngineRestarts(t *testing.T) {
 
 // The replica that detects incorrect content reads the stream again from the beginning, and all
 // members apply the result.
-func TestDistrusted(t *testing.T) {
+func TestIncorrectContentIsReread(t *testing.T) {
 	for _, share := range []string{"mesh", "partitioned"} {
 		t.Run(share, func(t *testing.T) {
 			g := newGroup(t, 3, 10000, share)

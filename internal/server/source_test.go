@@ -62,9 +62,9 @@ func TestSourceOfEndpoints(t *testing.T) {
 	}
 }
 
-// TestBrokenEndpointsFileIsSaid: a replica that uses an older list than the file
+// TestBrokenEndpointsFileIsReported: a replica that uses an older list than the file
 // has is not simply ready.
-func TestBrokenEndpointsFileIsSaid(t *testing.T) {
+func TestBrokenEndpointsFileIsReported(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 1})
 	text, err := os.ReadFile(o.Endpoints)
 	if err != nil {

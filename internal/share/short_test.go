@@ -122,7 +122,7 @@ func TestShortPayloads(t *testing.T) {
 
 // A payload that depends on unknown entries is applied as far as possible and reported as
 // incomplete. A self-contained one is always complete.
-func TestShortPayloadElsewhere(t *testing.T) {
+func TestShortPayloadIncomplete(t *testing.T) {
 	engine := newDecoding(2)
 	a, as := testStore(plan.Shared)
 	b, bs := testStore(plan.Shared)

@@ -30,10 +30,10 @@ func says(status int, body string) http.HandlerFunc {
 	}
 }
 
-// TestFaultsAreTold: the answer reports which prefill engines failed and why, by their index in the
+// TestFaultsAreReported: the answer reports which prefill engines failed and why, by their index in the
 // request's list. It reports neither errors of clients nor requests that an engine rejected as
 // invalid.
-func TestFaultsAreTold(t *testing.T) {
+func TestFaultsAreReported(t *testing.T) {
 	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}}`
 	good := prefiller(t, says(200, whole))
 	refuses := parts.FreeAddress(t)

@@ -43,9 +43,9 @@ func chatRequest(id string, tokens int) *request.Request {
 	return &request.Request{ID: id, Kind: request.KindChat, Model: "m", Target: "m", InputTokens: tokens, Stream: true}
 }
 
-// TestPredictedByNobody checks that a candidate without a scorer's prediction has the plain model's
+// TestPlainPrediction checks that a candidate without a scorer's prediction has the plain model's
 // prediction, not a time of zero.
-func TestPredictedByNobody(t *testing.T) {
+func TestPlainPrediction(t *testing.T) {
 	c := New(Options{Pool: newPool(2), Now: t0}, chatRequest("r", 1000))
 	defer c.Free()
 	c.Predict(0, Prediction{Wait: 7})

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestShuns: a model that fails at an endpoint where others succeed is avoided there. It is tried
+// TestAvoidances: a model that fails at an endpoint where others succeed is avoided there. It is tried
 // again after ten seconds and then at growing intervals, and returns with a success.
-func TestShuns(t *testing.T) {
+func TestAvoidances(t *testing.T) {
 	var tr Tracker
 	now := time.Unix(1000, 0)
 	const base, adapter = 1, 2
@@ -57,9 +57,9 @@ func TestShuns(t *testing.T) {
 	}
 }
 
-// TestShunsFew: of many failing models, some are avoided. Answered models and single failures take
+// TestAvoidsFew: of many failing models, some are avoided. Answered models and single failures take
 // no slot.
-func TestShunsFew(t *testing.T) {
+func TestAvoidsFew(t *testing.T) {
 	var tr Tracker
 	now := time.Unix(1000, 0)
 	end := func(model uint64, c Cause) {
@@ -92,9 +92,9 @@ func TestShunsFew(t *testing.T) {
 	}
 }
 
-// TestShunsNoneAlike: if requests of all models fail at the same rate, as at an overloaded engine,
+// TestAvoidsNoneAlike: if requests of all models fail at the same rate, as at an overloaded engine,
 // no model is avoided. A model that fails far more often than the others is.
-func TestShunsNoneAlike(t *testing.T) {
+func TestAvoidsNoneAlike(t *testing.T) {
 	f := func(share [2]int, want bool) {
 		t.Helper()
 		var tr Tracker

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHostileClientsTakeNobodyOut: no endpoint is ejected while its probes pass, for any share of
+// TestHostileClientsTakeNoEndpointOut: no endpoint is ejected while its probes pass, for any share of
 // requests that are declined or end without content, in any order.
-func TestHostileClientsTakeNobodyOut(t *testing.T) {
+func TestHostileClientsTakeNoEndpointOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "endpoints")
 		s := newScript()

@@ -119,10 +119,10 @@ func (w *together) allFail() bool {
 	return true
 }
 
-// TestNobodyIsBetter: while all endpoints have faults, the endpoints that are no worse than most
+// TestAllFailing: while all endpoints have faults, the endpoints that are no worse than most
 // are used, and the snapshot reports that all fail. This holds for any order of the faults and any
 // earlier state. After recovery, all endpoints return within five seconds.
-func TestNobodyIsBetter(t *testing.T) {
+func TestAllFailing(t *testing.T) {
 	bad := 0
 	for seed := range numSeeds() {
 		w := newTogether(seed)

@@ -130,9 +130,9 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestSaidBeforeItWasKnown: if evidence about an endpoint arrives at a replica before its list
+// TestEvidenceBeforeEndpoint: if evidence about an endpoint arrives at a replica before its list
 // contains the endpoint, the counts still start there.
-func TestSaidBeforeItWasKnown(t *testing.T) {
+func TestEvidenceBeforeEndpoint(t *testing.T) {
 	r := newRig(t, 2, 2)
 	specs := func(n int) (out []endpoint.Spec) {
 		for i := range n {
@@ -396,10 +396,10 @@ func TestAllLookCloser(t *testing.T) {
 	}
 }
 
-// TestNobodyAsks: an engine without requests hangs while its page answers. The elected replica
+// TestProbeWithoutRequests: an engine without requests hangs while its page answers. The elected replica
 // finds it, and it returns when it answers again. An engine with requests, or with work by its
 // page, is not probed.
-func TestNobodyAsks(t *testing.T) {
+func TestProbeWithoutRequests(t *testing.T) {
 	const idle, hangs, works = 30 * time.Second, 1, 2
 	var asked [2][3]int
 	sick, arrives, running := true, false, 1

@@ -544,8 +544,8 @@ func TestResidency(t *testing.T) {
 	}
 }
 
-// TestNobodyHere: without a suitable local endpoint, all requests go to the remote cluster.
-func TestNobodyHere(t *testing.T) {
+// TestNoLocalEndpoint: without a suitable local endpoint, all requests go to the remote cluster.
+func TestNoLocalEndpoint(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil))
 	w.pool.Set(nil)
 	w.broken(w.expect(prompt(500, "n"), "b", "chosen"))

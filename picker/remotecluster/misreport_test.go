@@ -78,9 +78,9 @@ func TestForgedFilterOverTheWire(t *testing.T) {
 	}
 }
 
-// TestLies: a cluster that announces cheap prices but answers late gets some requests. Then it is
+// TestMisreportingCluster: a cluster that announces cheap prices but answers late gets some requests. Then it is
 // priced above its announcement for a while.
-func TestLies(t *testing.T) {
+func TestMisreportingCluster(t *testing.T) {
 	for name, lie := range map[string]func(*federation.Remote){
 		"is idle":               func(*federation.Remote) {},
 		"has a million engines": func(r *federation.Remote) { r.Ready[0].Count = 1 << 20 },

@@ -196,7 +196,7 @@ func TestConfirmEnds(t *testing.T) {
 	})
 }
 
-func TestDoubt(t *testing.T) {
+func TestModelIsReread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, e, r, addrs := rig(t, vllm("llama", "adapter"))
 		defer r.Close()

@@ -84,7 +84,7 @@ func TestAwayWhileEnginesRestart(t *testing.T) {
 
 // A member that receives nothing from a peer, but is received by it, reports nothing outdated as
 // exact.
-func TestHeardOneWay(t *testing.T) {
+func TestOneWayLink(t *testing.T) {
 	for i := range 4 {
 		w := edge(uint64(31+i), Plan{Ring: 20})
 		w.Net.Block(i, (i+1)%4, true)

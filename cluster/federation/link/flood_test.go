@@ -57,9 +57,9 @@ func few(t *testing.T, c *link.Config, log *slog.Logger) *link.Link {
 	return l
 }
 
-// TestSilentStrangers: any number of silent, unauthenticated connections keeps no cluster out and
+// TestSilentUnknownPeers: any number of silent, unauthenticated connections keeps no cluster out and
 // is counted. The log has no line per connection.
-func TestSilentStrangers(t *testing.T) {
+func TestSilentUnknownPeers(t *testing.T) {
 	ca := fixture(t)
 	var log parts.Output
 	a := few(t, tlsConfig(ca, "a", trusted("b")), slog.New(slog.NewTextHandler(&log, nil)))

@@ -90,9 +90,9 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// TestStrangers: a client without a certificate, with one of another CA, or with another name gets
+// TestUnknownPeers: a client without a certificate, with one of another CA, or with another name gets
 // no data, and its data is not accepted.
-func TestStrangers(t *testing.T) {
+func TestUnknownPeers(t *testing.T) {
 	ca := fixture(t)
 	a := exporter(t, tlsConfig(ca, "a", trusted("b")), "a-0")
 	addr := a.Addr().String()

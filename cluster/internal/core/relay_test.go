@@ -182,10 +182,10 @@ func TestRelayOfOlder(t *testing.T) {
 	}
 }
 
-// TestRelayedLies: a forwarded frame in the name of an unknown member, of another process, or of
+// TestInvalidRelayedFrames: a forwarded frame in the name of an unknown member, of another process, or of
 // the receiver changes nothing, and neither does a malformed one. A forwarded frame is no evidence
 // that its writer is alive.
-func TestRelayedLies(t *testing.T) {
+func TestInvalidRelayedFrames(t *testing.T) {
 	for _, deliver := range []bool{true, false} {
 		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1, Zone: "z"}, Relay: true})
 		c.Advance(time.Second)

@@ -215,7 +215,7 @@ func TestManyPendingDeltas(t *testing.T) {
 
 // A peer may answer with a snapshot of an engine's earlier incarnation. It never replaces the
 // content of the current one.
-func TestSnapshotOfAnEarlierLife(t *testing.T) {
+func TestSnapshotOfEarlierIncarnation(t *testing.T) {
 	tb := newTable(t, group.Options{Share: group.SharePartitioned, RingDeltas: 2}, "a", "b")
 	tb.hold = func(_, to string, f []byte) bool {
 		return to == "b" && (f[2] == group.KindDelta || f[2] == group.KindDigest)

@@ -193,7 +193,7 @@ func TestUnclaimed(t *testing.T) {
 
 // If an engine restarts while its last deltas wait to be pushed, the deltas of the new incarnation
 // are pushed once.
-func TestPushOfANewLife(t *testing.T) {
+func TestPushOfNewIncarnation(t *testing.T) {
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}, Share: group.ShareMesh})
 	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
 	l.SetSources([]string{"s"})
@@ -219,7 +219,7 @@ func TestPushOfANewLife(t *testing.T) {
 
 // Deltas of an older incarnation are not served as those of a new one with the same sequence
 // numbers.
-func TestNewLifeForgetsDeltas(t *testing.T) {
+func TestNewIncarnationDropsDeltas(t *testing.T) {
 	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
 	l.SetSources([]string{"s"})
 	s := l.sources["s"]

@@ -190,8 +190,8 @@ func dialAs(t *testing.T, s *end, cert *tls.Certificate, h []byte) (grpc.ClientS
 	return st, st.RecvMsg(&b)
 }
 
-// TestStrangers: a client that is not the member it claims to be is rejected.
-func TestStrangers(t *testing.T) {
+// TestUnknownPeers: a client that is not the member it claims to be is rejected.
+func TestUnknownPeers(t *testing.T) {
 	a, b, c := newEnd(t, "a", nil), newEnd(t, "b", nil), newEnd(t, "c", nil)
 	a.SetPeers([]Peer{b.peer(), c.peer()})
 	other, err := selfSigned("b")
@@ -399,9 +399,9 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// TestManyStrangers: connections above the limit are closed. Members connect again once silent
+// TestManyUnknownPeers: connections above the limit are closed. Members connect again once silent
 // untrusted connections have timed out.
-func TestManyStrangers(t *testing.T) {
+func TestManyUnknownPeers(t *testing.T) {
 	var many, silent atomic.Int64
 	limit := func(l net.Listener) net.Listener {
 		return budget.Limit(l, budget.ListenOptions{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTally(t *testing.T) {
+func TestAnswerCounts(t *testing.T) {
 	now := time.Unix(1000, 0)
 	one, list := []string{"10.0.0.1:80"}, []string{"10.0.0.1:80", "10.0.0.2:80"}
 	var tally Counter

@@ -41,9 +41,9 @@ func (s *guardShard) size() int {
 	return s.n
 }
 
-// TestGuardsForget: a health check has no guard, and neither an expired stream that never ran nor a
+// TestGuardsAreRemoved: a health check has no guard, and neither an expired stream that never ran nor a
 // silent one stays in the lists.
-func TestGuardsForget(t *testing.T) {
+func TestGuardsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gs := &Guards{Timeout: time.Minute}
 		live, end := context.WithCancel(t.Context())

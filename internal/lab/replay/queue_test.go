@@ -171,10 +171,10 @@ func TestQueuePriorities(t *testing.T) {
 	}
 }
 
-// TestQueueLosesNobody: every request is answered or refused exactly once, even if replicas
+// TestQueueLosesNoRequest: every request is answered or refused exactly once, even if replicas
 // exchange load late or never, with and without eviction. No permit is left at the end, and equal
 // cases give equal results.
-func TestQueueLosesNobody(t *testing.T) {
+func TestQueueLosesNoRequest(t *testing.T) {
 	tr := asked(t, 20, demand{"a", 0, 20, 60}, demand{"b", 5, 3, 30}, demand{"c", -2, 9, 120}, demand{"", -1, 9, 80})
 	for i, more := range []string{"  enableEviction: true\n", "  defaultPriorityBand: {fairnessPolicyRef: weighted, orderingPolicyRef: shortest-first-ordering-policy}\n"} {
 		for _, share := range []time.Duration{Cut, 30 * time.Millisecond} {

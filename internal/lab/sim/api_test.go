@@ -89,9 +89,9 @@ func chunks(t *testing.T, r response) (list []body) {
 	return list
 }
 
-// TestStreamsSayTheSame: the pieces of a stream add up to the answer, for every
+// TestStreamsEqualAnswers: the pieces of a stream add up to the answer, for every
 // kind of request.
-func TestStreamsSayTheSame(t *testing.T) {
+func TestStreamsEqualAnswers(t *testing.T) {
 	e := open(t, fast(Options{Created: 7}))
 	for name, c := range map[string]struct{ path, params string }{
 		"chat":        {"/v1/chat/completions", `"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]`},

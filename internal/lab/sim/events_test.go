@@ -73,9 +73,9 @@ func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stor
 	return list, rank
 }
 
-// TestEventsTellTheRequest checks that the blocks of a request are published with the real engine's
+// TestEventsDescribeTheRequest checks that the blocks of a request are published with the real engine's
 // tokens and hashes.
-func TestEventsTellTheRequest(t *testing.T) {
+func TestEventsDescribeTheRequest(t *testing.T) {
 	e := open(t, fast(Options{Ranks: 2, Adapters: []string{"ad"}, Events: &EventOptions{Topic: "kv", Format: kvstream.FormatMap}}))
 	prompt := strings.Repeat(" the prompt", 20)
 	var b body

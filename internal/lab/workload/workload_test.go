@@ -146,7 +146,7 @@ func TestDist(t *testing.T) {
 	}
 }
 
-func TestTallyMinus(t *testing.T) {
+func TestTotalsMinus(t *testing.T) {
 	var r Recorder
 	record := func(engine string, cached int) {
 		r.end(&Outcome{Engine: engine, PromptTokens: 100, CachedTokens: cached, TTFT: time.Second}, r.begin(), 100, 80)

@@ -15,8 +15,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// TestTold checks which changes of learned constants are sent.
-func TestTold(t *testing.T) {
+// TestInvalidTextIsRepaired checks which changes of learned constants are sent.
+func TestInvalidTextIsRepaired(t *testing.T) {
 	was := endpoint.PriorCost
 	was.PrefillSeen, was.DecodeSeen = 20, 20
 	f := func(want bool, change func(*endpoint.Cost)) {

@@ -234,7 +234,7 @@ func TestEmptyPool(t *testing.T) {
 
 // Model names that no endpoint lists wait in the existing pool, since no other pool could free
 // permits.
-func TestNamesThatNobodyLists(t *testing.T) {
+func TestUnlistedNames(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{})
 	stranger := asks("a")
 	stranger.Target, stranger.Model = "unheard-of", "unheard-of"
@@ -507,8 +507,8 @@ func TestPlacesOfEndpoints(t *testing.T) {
 	places(0)
 }
 
-// TestEvictedIsTold: an evicted request's callback runs once, and never after it has left.
-func TestEvictedIsTold(t *testing.T) {
+// TestEvictionIsReported: an evicted request's callback runs once, and never after it has left.
+func TestEvictionIsReported(t *testing.T) {
 	g := open(t, pool(1), 1, rules.Options{Evict: true, MaxRequests: 1})
 	told := make(chan string, 10)
 	ask := func(name string) (picker.Permit, error) {
