@@ -187,9 +187,10 @@ test-envoys: setup ## run the protocol tests on every supported version of Envoy
 	done; exit $$failed
 
 # Real nginx, HAProxy and Caddy with the examples of deploy/proxies, and Envoy with those of deploy/envoy.
+# LiteLLM and LangChain with those of docs/examples.
 .PHONY: test-proxies
-test-proxies: ## run the examples for proxies, unchanged (as root)
-	@$(SETUP) envoy proxies
+test-proxies: ## run the examples for proxies and clients, unchanged (as root)
+	@$(SETUP) envoy proxies clients
 	go test -tags proxies -count 1 -timeout 10m ./internal/e2e/proxies
 
 # The status page in a real browser, with faults in engines.

@@ -40,11 +40,30 @@ var values = map[string][]string{
 	"nats":     {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
 }
 
-// stubs define kinds of other projects that manifests use.
+// publishedFiles returns the folder with charts, kinds and presets that other projects publish.
+func publishedFiles(t *testing.T) string {
+	t.Helper()
+	folder := os.Getenv("KUBE_CHARTS")
+	if _, err := os.Stat(filepath.Join(folder, "ready")); folder == "" || err != nil {
+		t.Fatal("the published charts are missing: make test-kube copies them and sets KUBE_CHARTS")
+	}
+	return folder
+}
+
+// publishedKinds returns the files that define kinds of other projects, as published.
+func publishedKinds(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(publishedFiles(t), "kinds", "*.yaml"))
+	if err != nil || len(files) != 5 {
+		t.Fatalf("%d files of kinds, %v", len(files), err)
+	}
+	return files
+}
+
+// stubs define further kinds of other projects that manifests use, without their fields.
 func stubs() string {
 	var b strings.Builder
 	for _, k := range []struct{ group, version, kind, plural string }{
-		{"monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"}, {"monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"},
 		{"cert-manager.io", "v1", "Certificate", "certificates"}, {"networking.istio.io", "v1", "DestinationRule", "destinationrules"},
 		{"keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"},
 		{"networking.gke.io", "v1", "HealthCheckPolicy", "healthcheckpolicies"}, {"networking.gke.io", "v1", "GCPBackendPolicy", "gcpbackendpolicies"},
@@ -68,6 +87,9 @@ spec:
 func TestDeploy(t *testing.T) {
 	c := kubekit.Start(t, "gateway", "inference")
 	c.Apply(stubs())
+	for _, file := range publishedKinds(t) {
+		c.Apply(readFile(t, file))
+	}
 	c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	c.Namespace("prod")
 	t.Run("Chart", func(t *testing.T) { testChart(t, c) })
@@ -84,6 +106,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("SeveralPools", func(t *testing.T) { testSeveralPools(t, c, binary) })
 	t.Run("Standalone", func(t *testing.T) { testStandalone(t, c, binary) })
 	t.Run("ForeignCharts", func(t *testing.T) { testForeignCharts(t, c, binary) })
+	t.Run("KServe", func(t *testing.T) { testKServe(t, c, binary) })
 	t.Run("PublishedCharts", func(t *testing.T) { testPublished(t, c, binary) })
 	t.Run("Peers", func(t *testing.T) { testPeers(t, c, binary) })
 	t.Run("Federation", func(t *testing.T) { testFederation(t, c, binary) })

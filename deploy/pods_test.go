@@ -41,7 +41,7 @@ func buildImage(t *testing.T) (binary string) {
 // imagesOf returns the images that charts and examples name, with this build as their content.
 func imagesOf(t *testing.T, binary string) map[string]podkit.Image {
 	t.Helper()
-	own := podkit.Image{Files: map[string]string{"/grapevine": binary}, Entrypoint: []string{"/grapevine"}, User: 65532}
+	own := podkit.Image{Files: map[string]string{"/grapevine": binary, "/app/epp": binary}, Entrypoint: []string{"/grapevine"}, User: 65532}
 	envoy := podkit.Image{Files: map[string]string{"/usr/local/bin/envoy": parts.Envoy(t)}, Entrypoint: []string{"/usr/local/bin/envoy"}, User: 101}
 	for _, dir := range []string{"/lib", "/lib64", "/usr/lib"} { // of the C library
 		if _, err := os.Stat(dir); err == nil {
@@ -76,8 +76,11 @@ func openEngine(t *testing.T, c *kubekit.Cluster, namespace, name string, o sim.
 
 // statusOf returns what grapevine status prints in a pod. The command fails while the replica is not
 // ready, and prints the same.
-func statusOf(p *podkit.Pod) (st server.Status, text string) {
-	text, _ = p.Exec("epp", "/grapevine", "status", "-o", "json")
+func statusOf(p *podkit.Pod) (st server.Status, text string) { return statusIn(p, "epp") }
+
+// statusIn is statusOf for a container with another name.
+func statusIn(p *podkit.Pod, container string) (st server.Status, text string) {
+	text, _ = p.Exec(container, "/grapevine", "status", "-o", "json")
 	_ = json.Unmarshal([]byte(text), &st) // the caller waits for its content
 	return st, text
 }

@@ -4,7 +4,6 @@ package deploy_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,10 +30,7 @@ var published = []struct{ name, version, chart, set string }{
 // testPublished installs published charts with only their image replaced and runs their pods as
 // specified. Their probes succeed, and their metrics count the pool's endpoint.
 func testPublished(t *testing.T, c *kubekit.Cluster, binary string) {
-	charts := os.Getenv("KUBE_CHARTS")
-	if _, err := os.Stat(filepath.Join(charts, "ready")); charts == "" || err != nil {
-		t.Fatal("the published charts are missing: make test-kube copies them and sets KUBE_CHARTS")
-	}
+	charts := publishedFiles(t)
 	images := imagesOf(t, binary)
 	for _, name := range []string{"training", "prediction"} { // whose role the picker has itself
 		images["gateway-api-inference-extension/latency-"+name+"-server:v1.5.0"] = podkit.Image{Absent: true}

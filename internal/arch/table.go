@@ -253,7 +253,6 @@ var Rows = Table{
 	{"internal/e2e/kube", 1, Kit, 0},
 	{"internal/e2e/page", 1, Kit, 0},
 	{"internal/e2e/proxies", 1, Kit, 0},
-	{"internal/testkit/guide", 1, Kit, 0},
 	{"internal/testkit/hub", 1, Kit, 0},
 	{"internal/testkit/kinds", 1, Kit, 0},
 	{"internal/testkit/locks", 1, Kit, 0},
@@ -267,6 +266,7 @@ var Rows = Table{
 
 	// Test kits, level 3.
 	{"events/eventtest/pool", 3, Kit, 0},
+	{"internal/testkit/guide", 3, Kit, 0},
 	{"internal/testkit/otlp", 3, Kit, 0},
 	{"internal/testkit/podkit", 3, Kit, 0},
 	{"internal/testkit/steps", 3, Kit, 0},

@@ -11,7 +11,7 @@ import (
 // shippedFiles are patterns of files and folders that users start or apply.
 var shippedFiles = []string{
 	"deploy/helm/*", "deploy/kustomize/*", "deploy/crds/*.yaml", "deploy/Dockerfile", "deploy/envoy/*.yaml", "deploy/proxies/*",
-	"deploy/examples/*.yaml", "deploy/examples/models/*.yaml", "deploy/examples/tracing/*.yaml", "deploy/release/*.py", "docs/examples/*",
+	"deploy/examples/*.yaml", "deploy/examples/models/*.yaml", "deploy/examples/tracing/*.yaml", "deploy/examples/llm-d/*.yaml", "deploy/release/*.py", "docs/examples/*",
 }
 
 // TestShippedArtefactsHaveTests checks the list of everything that users start: it names each

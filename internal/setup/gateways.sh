@@ -9,7 +9,8 @@
 #
 # and copies
 #
-#   charts   the charts that the Gateway API Inference Extension publishes, by version
+#   charts   the charts that the Gateway API Inference Extension publishes, by version; the kinds that
+#            KServe, the Prometheus Operator and Argo Rollouts define; KServe's presets
 #
 # Idempotent; prints the folder. With --where before the name it builds nothing.
 #
@@ -55,7 +56,34 @@ if command -v flock >/dev/null; then flock 8; fi
 # Versions whose charts are rendered: of later ones there are none.
 published=(v1.4.0 v1.5.0)
 
+# What is copied of other projects: module, version, file of the module, file of the folder.
+copied="
+github.com/kserve/kserve v0.20.0 config/crd/full/llmisvc/serving.kserve.io_llminferenceservices.yaml kinds/kserve.yaml
+github.com/kserve/kserve v0.20.0 config/llmisvcconfig/config-llm-scheduler.yaml presets/kserve.yaml
+github.com/prometheus-operator/prometheus-operator v0.85.0 example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml kinds/servicemonitors.yaml
+github.com/prometheus-operator/prometheus-operator v0.85.0 example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml kinds/prometheusrules.yaml
+github.com/argoproj/argo-rollouts v1.10.2 manifests/crds/rollout-crd.yaml kinds/rollouts.yaml
+github.com/argoproj/argo-rollouts v1.10.2 manifests/crds/analysis-template-crd.yaml kinds/analysistemplates.yaml
+"
+
+# copy_files copies these files into a folder. The modules are large, and are not kept.
+copy_files() {
+	local to=$1 tmp module version from file zip
+	command -v python3 >/dev/null || { say "python3 is missing (Debian: apt-get install python3)"; exit 1; }
+	tmp=$(mktemp -d)
+	while read -r module version from file; do
+		[[ -n $module ]] || continue
+		zip=$tmp/cache/download/$module/@v/$version.zip
+		# A module that needs a later Go is an error, although its archive is there.
+		[[ -e $zip ]] || (cd "$tmp" && GOMODCACHE=$tmp GOFLAGS='-mod=mod -modcacherw' go mod download "$module@$version" >&2) || true
+		mkdir -p "$to/${file%/*}"
+		python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))' "$zip" "$module@$version/$from" >"$to/$file"
+	done <<<"$copied"
+	rm -rf "$tmp"
+}
+
 if [[ ! -e $folder/ready && $part == charts ]]; then
+	copy_files "$folder"
 	for version in "${published[@]}"; do
 		dir=$(cd "$(mktemp -d)" && GOFLAGS=-mod=mod go mod download -json "sigs.k8s.io/gateway-api-inference-extension@$version" | sed -n 's/^\t"Dir": "\(.*\)".*/\1/p')
 		for chart in inferencepool standalone; do

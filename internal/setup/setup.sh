@@ -3,7 +3,7 @@
 # folder outside of the checkout. Idempotent, and safe to run several times at
 # once: one run works, the others wait for it.
 #
-#   setup.sh [PART...]    parts: envoy envoys proxies python models assemblyscript lint
+#   setup.sh [PART...]    parts: envoy envoys proxies clients python models assemblyscript lint
 #                         without arguments: envoy python models assemblyscript
 #
 # Environment:
@@ -194,6 +194,21 @@ install_python() {
 	stamp "$want"
 }
 
+# install_clients installs the proxies and client libraries of docs/examples.
+install_clients() {
+	local want="${CLIENT_PACKAGES[*]}" new=$tmp/clients
+	stamped "$want" "$cache"/clients/bin/{python,litellm} && return
+	say "clients: installing ${CLIENT_PACKAGES[*]:0:2} and $((${#CLIENT_PACKAGES[@]} - 2)) more packages (120 MB to fetch, 510 MB on disk)"
+	need_pip
+	run python3 -m venv --without-pip "$new"
+	run python3 -m pip --python "$new/bin/python" install --no-deps --only-binary :all: "${CLIENT_PACKAGES[@]}"
+	run "$new/bin/python" -c 'import litellm.proxy.proxy_server, langchain_openai'
+	# Scripts name the interpreter by its final path.
+	sed -i "1s|.*|#!$cache/clients/bin/python|" "$new/bin/litellm"
+	replace "$new" "$cache/clients"
+	stamp "$want"
+}
+
 install_models() {
 	local want="${MODELS[*]} $MODEL_VERSION" model file found files=()
 	for model in "${MODELS[@]}"; do
@@ -271,7 +286,7 @@ main() {
 	# Beside the parts, so that moving one into place is a rename.
 	rm -rf "$cache"/.tmp.*
 	for part in "${wanted[@]}"; do
-		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies promtool browser python models assemblyscript lint"
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies clients promtool browser python models assemblyscript lint"
 		tmp=$cache/.tmp.$part
 		mkdir "$tmp"
 		# Not inside a condition: bash would ignore errors within the function.

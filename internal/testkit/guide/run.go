@@ -1,0 +1,87 @@
+package guide
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// output is what a background block has printed. It is safe for concurrent use.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// Run runs the shell blocks of the page in a file, in order, in the folder dir and with additional
+// environment variables, and compares their output with that of the page. Blocks in the background end
+// with the test. It returns the number of blocks that were run.
+func Run(t *testing.T, path, dir string, env ...string) (ran int) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := Parse(string(page))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	for _, b := range blocks {
+		if b.Skip != "" {
+			t.Logf("%s:%d: not run: %s", path, b.Line, b.Skip)
+			continue
+		}
+		ran++
+		var out output
+		c := exec.Command("bash", "-euo", "pipefail", "-c", b.Script)
+		c.Dir, c.Stdout, c.Stderr, c.Env = dir, &out, &out, append(os.Environ(), env...)
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if b.Until == "" {
+			err = c.Wait()
+		} else {
+			ended := make(chan error, 1)
+			go func() { ended <- c.Wait() }()
+			t.Cleanup(func() {
+				_ = syscall.Kill(-c.Process.Pid, syscall.SIGTERM)
+				_ = <-ended // it was ended by the signal
+			})
+			testkit.Await(t, fmt.Sprintf("%s:%d: output %q", path, b.Line, b.Until), func() bool {
+				select {
+				case err := <-ended:
+					ended <- err
+					t.Fatalf("%s:%d: ended early: %v\n%s", path, b.Line, err, out.String())
+				default:
+				}
+				return strings.Contains(out.String(), b.Until)
+			})
+		}
+		if err != nil {
+			t.Fatalf("%s:%d: %v\n%s%s", path, b.Line, err, b.Script, out.String())
+		}
+		if line := Missing(b.Output, out.String()); line != "" {
+			t.Errorf("%s:%d: the output has no line %q:\n%s", path, b.Line, line, out.String())
+		}
+	}
+	return ran
+}
