@@ -3,6 +3,7 @@ package multicluster
 import (
 	"cmp"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -98,6 +99,22 @@ func (b *objects) write(e federation.Export, next func(federation.Export)) {
 	}
 	e.Draining = e.Draining || draining
 	next(e)
+}
+
+// withdraw marks the exports as draining.
+func (b *objects) withdraw() {
+	if b == nil {
+		return
+	}
+	b.Withdraw()
+	if local := b.local.Load(); local != nil {
+		next := *local
+		next.Exports = slices.Clone(local.Exports)
+		for i := range next.Exports {
+			next.Exports[i].Draining = true
+		}
+		b.local.Store(&next)
+	}
 }
 
 // follow wakes the controller when its inputs have changed.

@@ -49,6 +49,7 @@ type Replica struct {
 	Name       string
 	Pool       *endpoint.Pool
 	Group      func() (others, turn int) // other live replicas, and this one's rank
+	Last       func() bool               // no other replica of the group stays
 	Print      func() uint64             // ID of the group, see link.Link.SetPrint
 	Queued     func() float64            // seconds of work waiting for capacity
 	Unready    func() string             // why the pool is not known yet; "": it is
@@ -75,6 +76,7 @@ type Part struct {
 	objects *objects   // nil: not maintained
 	names   *resolver
 	asker   *asker       // for remote clusters' pickers
+	last    atomic.Bool  // no replica of this cluster stays
 	crowd   atomic.Int64 // replicas of the group that decide concurrently
 
 	hot      chan prompt
@@ -199,10 +201,23 @@ func (p *Part) useSecrets() {
 	}
 }
 
-// Leave directs clusters that ask this replica to another one.
+// Leave directs clusters that ask this replica to another one. If no replica stays, it withdraws the
+// pool instead, and answers until Close. Otherwise other clusters could not distinguish an uninstalled
+// cluster from a silent one.
 func (p *Part) Leave() {
-	if p != nil && p.link != nil {
+	if p == nil || p.link == nil {
+		return
+	}
+	if !p.r.Last() {
 		p.link.Leave()
+		return
+	}
+	p.last.Store(true)
+	p.objects.withdraw()
+	if p.o.Write != nil {
+		e := remotecluster.Describe(p.r.Pool, p.o.Base, p.o.Direct, time.Now())
+		e.Draining = true
+		p.o.Write(e)
 	}
 }
 
@@ -290,7 +305,7 @@ func (p *Part) describe(now time.Time) {
 	if p.o.Write != nil {
 		e := remotecluster.Describe(p.r.Pool, p.o.Base, p.o.Direct, now)
 		remotecluster.Queue(&e, p.r.Queued())
-		e.Draining = e.Draining || len(e.Ready) == 0
+		e.Draining = e.Draining || len(e.Ready) == 0 || p.last.Load()
 		p.fit(e.Capacity.KVTokens)
 		p.o.Write(e)
 	}

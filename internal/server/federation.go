@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/grapevine-epp/grapevine/cluster"
@@ -21,10 +23,11 @@ func (s *Server) openFederation() (err error) {
 			peers, _ := s.node.Peers()
 			return len(peers), s.Rank()
 		},
+		Last:   func() bool { return s.settled.Load() && (!grouped || s.lastReplica()) },
 		Print:  s.groupPrint,
 		Queued: s.queued,
 		Unready: func() string {
-			if s.ready() || s.empty() {
+			if s.ready() || s.empty() || s.draining.Load() && s.settled.Load() { // a draining replica answers until Leave
 				return ""
 			}
 			return "this replica is not ready"
@@ -34,6 +37,12 @@ func (s *Server) openFederation() (err error) {
 		s.federation.Share(facts.Of(s.node).Feed(multicluster.Feed, facts.StateVersion, s.federation))
 	}
 	return err
+}
+
+// lastReplica reports whether all other replicas are gone, or leave too.
+func (s *Server) lastReplica() bool {
+	peers, _ := s.node.Peers()
+	return !slices.ContainsFunc(peers, func(p cluster.Peer) bool { return p.State == "up" && !p.Leaving })
 }
 
 // groupPrint identifies this replica's group: the lowest process id in it. It returns 0 without a

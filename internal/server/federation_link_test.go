@@ -42,7 +42,7 @@ func federated(t *testing.T, o *Options, url, cluster, peer string) {
 
 // TestFederation: a prefix that one replica of a cluster serves becomes hot at the other replicas
 // of its group and at another cluster. Either cluster may dial. A draining replica redirects its
-// importers to other replicas.
+// importers to other replicas. The last one withdraws the pool.
 func TestFederation(t *testing.T) {
 	server, err := embedded.Start(embedded.Options{Name: "n"})
 	if err != nil {
@@ -106,4 +106,12 @@ func TestFederation(t *testing.T) {
 		return cluster().Replica != first
 	})
 	testkit.Await(t, "and knows the same", func() bool { p := remote(); return p != nil && p.Filter == "" && p.Blocks == blocks })
+
+	for _, s := range group {
+		s.Drain(t.Context())
+	}
+	testkit.Await(t, "the last replica of a withdraws the pool", func() bool {
+		c := cluster()
+		return len(c.Pools) == 1 && c.Pools[0].State == federation.Draining.String()
+	})
 }

@@ -510,10 +510,10 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 	s.readiness.Set(false)
 	s.o.Log.Info("draining")
-	s.federation.Leave()
 	if s.o.Cluster.enabled() {
 		s.node.HandOver(ctx)
 	}
+	s.federation.Leave() // after the hand-over, which shows who else leaves
 }
 
 // Stop stops everything and waits. Open requests have until ctx ends. Queued requests proceed in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
@@ -19,14 +20,17 @@ type Controller struct {
 	pools   *kubeapi.Follower[pool]
 	imports *kubeapi.Follower[import_]
 	writer  writer
+	last    atomic.Bool   // see Withdraw
+	settled chan struct{} // closed once the objects show that
 
 	// Owned by the goroutine.
-	memory *memory
-	paces  map[object]*pace
-	failed map[Name]string // problems reported to other clusters
-	told   *Local
-	over   int       // exports beyond the limit, as last logged
-	check  time.Time // when a missing permission counts; zero: none is missing
+	memory    *memory
+	paces     map[object]*pace
+	failed    map[Name]string // problems reported to other clusters
+	told      *Local
+	withdrawn bool      // settled is closed
+	over      int       // exports beyond the limit, as last logged
+	check     time.Time // when a missing permission counts; zero: none is missing
 
 	mu    sync.Mutex
 	state state // shown by Status
@@ -55,7 +59,7 @@ func Open(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{o: o, client: client, wake: make(chan struct{}, 1), done: make(chan struct{}),
+	c := &Controller{o: o, client: client, wake: make(chan struct{}, 1), done: make(chan struct{}), settled: make(chan struct{}),
 		memory: newMemory(), paces: map[object]*pace{}, failed: map[Name]string{}}
 	c.writer = writer{client: client, reader: reader{o.Controller}, counts: newCounts(), group: o.group()}
 	if err := c.register(o.Registerer); err != nil {
@@ -73,8 +77,7 @@ func Open(o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Close stops the controller. Entries stay as they are: other replicas continue, and a restart is
-// not a withdrawal.
+// Close stops the controller. Entries stay as they are: other replicas continue.
 func (c *Controller) Close() {
 	c.cancel()
 	<-c.done
@@ -82,6 +85,21 @@ func (c *Controller) Close() {
 	c.imports.Close()
 	c.client.Close()
 }
+
+// Withdraw marks this cluster's exports as draining, because its last replica leaves. The next process
+// exports them again. It returns once the objects show that, or after withdrawWait. Call it at most
+// once. Without Withdraw, Close withdraws nothing.
+func (c *Controller) Withdraw() {
+	c.last.Store(true)
+	c.Wake()
+	select {
+	case <-c.settled:
+	case <-c.done:
+	case <-time.After(withdrawWait):
+	}
+}
+
+const withdrawWait = 2 * time.Second
 
 // Wake schedules a check of all objects: the federation's view or the served pools have changed.
 func (c *Controller) Wake() {
@@ -141,6 +159,10 @@ func (c *Controller) round(ctx context.Context) time.Time {
 	}
 	c.forget(f, &p)
 	c.show(f, &p, due)
+	if f.last && due.waiting == 0 && !c.withdrawn {
+		c.withdrawn = true
+		close(c.settled)
+	}
 	return due.later
 }
 
@@ -153,7 +175,7 @@ func (c *Controller) facts(now time.Time) *facts {
 		return nil
 	}
 	f := &facts{View: v, controller: c.o.Controller, now: now, drain: c.o.Drain, forget: c.o.DropAfter, lease: c.o.Lease, limit: c.o.MaxExports, serves: c.o.Serves(),
-		pools: map[Name]*pool{}, imports: map[Name]*import_{}, memory: c.memory, failed: c.failed,
+		pools: map[Name]*pool{}, imports: map[Name]*import_{}, memory: c.memory, failed: c.failed, last: c.last.Load(),
 		outside: func(n Name) bool { return c.o.Namespace != "" && n.Namespace != c.o.Namespace }}
 	for _, p := range c.pools.Items() {
 		f.pools[p.Name] = p

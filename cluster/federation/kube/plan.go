@@ -115,6 +115,7 @@ type facts struct {
 	limit   int             // of a member's exports
 	failed  map[Name]string // why an import could not be written
 	blind   string          // why imports cannot be read or written at all, or ""
+	last    bool            // this cluster's last replica leaves
 	outside func(Name) bool // reports a namespace that this controller does not manage
 }
 
@@ -244,7 +245,7 @@ func (l exporters) of(cluster string) *exporter {
 // exported reports whether a pool of this cluster should be exported.
 func (f *facts) exported(n Name) bool {
 	o := f.pools[n]
-	if o == nil || o.deleted || !o.asked || o.export != ClusterSet {
+	if o == nil || o.deleted || !o.asked || o.export != ClusterSet || f.last {
 		return false
 	}
 	problem, served := f.serves[n]
@@ -489,6 +490,8 @@ func (f *facts) parent(o *pool) *parent {
 		c.Reason, c.Message = reasonNotSupported, fmt.Sprintf("%.100q is not a known scope: want %s", o.export, ClusterSet)
 	case why != "":
 		c.Reason, c.Message = reasonNotSupported, why
+	case f.last:
+		c.Reason, c.Message = reasonPending, "the last replica of this cluster has left"
 	case !f.Settled && o.entry.whole(f.controller, o.Name):
 		return o.entry // keep the state from before a restart until more is known
 	case !f.Settled:

@@ -60,6 +60,7 @@ type simWriter struct {
 	o       Options
 	running bool
 	cut     bool // its links are cut; a hub has none
+	last    bool // it withdraws its exports, see Controller.Withdraw
 	began   time.Time
 	local   *Local
 	memory  *memory
@@ -88,7 +89,7 @@ func (s *sim) fail(format string, args ...any) {
 }
 
 func (s *sim) start(w *simWriter) {
-	w.running, w.began, w.local, w.memory, w.paces, w.pools, w.imports = true, s.now, nil, newMemory(), map[object]*pace{}, nil, nil
+	w.running, w.last, w.began, w.local, w.memory, w.paces, w.pools, w.imports = true, false, s.now, nil, newMemory(), map[object]*pace{}, nil, nil
 }
 
 func newSim(t *testing.T, seed uint64) *sim {
@@ -106,6 +107,12 @@ func newSim(t *testing.T, seed uint64) *sim {
 	for range s.rand.IntN(3) { // hubs may share pools with replicas and with one another
 		s.systems = append(s.systems, &simSystem{hub: true, pools: pools[s.rand.IntN(2) : 2+s.rand.IntN(2)]})
 	}
+	s.staff()
+	return s
+}
+
+// staff starts a controller of each system in each cluster.
+func (s *sim) staff() {
 	for _, y := range s.systems {
 		for _, server := range s.servers {
 			w := &simWriter{system: y, server: server, o: Options{Drain: 20 * time.Second}}
@@ -116,13 +123,12 @@ func newSim(t *testing.T, seed uint64) *sim {
 			}
 			w.o.Serves, w.o.View, w.o.Publish = func() map[Name]string { return nil }, func() View { return View{} }, func(Local) {}
 			if err := w.o.complete(); err != nil {
-				t.Fatal(err)
+				s.t.Fatal(err)
 			}
 			y.writers = append(y.writers, w)
 			s.start(w)
 		}
 	}
-	return s
 }
 
 // hears reports whether w receives the statements of o.
@@ -198,7 +204,7 @@ func (s *sim) facts(w *simWriter) *facts {
 		serves[n] = ""
 	}
 	f := &facts{View: s.view(w), controller: w.o.Controller, now: s.now, drain: w.o.Drain, forget: w.o.DropAfter, lease: w.o.Lease, limit: w.o.MaxExports,
-		pools: w.pools, imports: w.imports, serves: serves, memory: w.memory, failed: map[Name]string{}, outside: func(Name) bool { return false }}
+		pools: w.pools, imports: w.imports, serves: serves, memory: w.memory, failed: map[Name]string{}, outside: func(Name) bool { return false }, last: w.last}
 	f.Members, f.over = f.sane(f.limit)
 	f.memory.observe(f)
 	return f
@@ -427,6 +433,85 @@ func TestManyWriters(t *testing.T) {
 						s.fail("import of %s in %s: %s, want %s", n, server.cluster, got, want)
 					}
 					s.checkParents(server, n)
+				}
+			}
+		})
+	}
+}
+
+// newUninstall returns two clusters that export two pools, each with replica groups of its own, and
+// with a hub for both if the seed says so.
+func newUninstall(t *testing.T, seed uint64) *sim {
+	s := &sim{t: t, rand: rand.New(rand.NewPCG(seed, 37)), now: epoch}
+	pools := []Name{{"prod", "llama"}, {"prod", "qwen"}}
+	for _, c := range []string{"a", "b"} {
+		server := &simServer{cluster: c, pools: map[Name]*simPool{}, imports: map[Name]*simImport{},
+			live: map[string]map[subject]bool{DefaultController: {}, HubController: {}}}
+		for _, n := range pools {
+			server.pools[n] = &simPool{uid: "1", asked: true, parents: map[string]*parent{}}
+		}
+		s.servers = append(s.servers, server)
+	}
+	s.systems = []*simSystem{{pools: pools[:1]}, {pools: pools[1:]}}
+	if seed%2 == 0 {
+		s.systems = append(s.systems, &simSystem{hub: true, pools: pools})
+	}
+	s.staff()
+	return s
+}
+
+// TestUninstall: a cluster's pools and pickers are removed in any order, one pool after the other or
+// only one. Once drain and two leases have passed, no import of the other cluster names it, and those
+// of the other pool still do. A restart of the other cluster's controllers begins that time again, after
+// the two leases that a new process waits. The imports of the uninstalled cluster do not list it as
+// accepting.
+func TestUninstall(t *testing.T) {
+	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			s := newUninstall(t, seed)
+			s.run(time.Minute, simStep)
+			a, b := s.servers[0], s.servers[1]
+			removed := s.systems[:1+s.rand.IntN(2)]
+			if removed[0].hub {
+				t.Fatal("the hub is not uninstalled")
+			}
+			var steps []func()
+			for _, y := range removed {
+				n, w := y.pools[0], y.writers[0]
+				steps = append(steps, func() {
+					s.logf("a: %s deleted", n)
+					delete(a.pools, n)
+				}, func() {
+					s.logf("a: last replica of %s leaves", n)
+					w.last = true
+					s.run(2*time.Second, simStep)
+					w.running = false
+				})
+			}
+			o := removed[0].writers[0].o
+			wait := o.Drain + 2*o.Lease
+			for _, i := range s.rand.Perm(len(steps)) {
+				steps[i]()
+				s.run(time.Duration(1+s.rand.IntN(8))*time.Second, simStep)
+				if w := s.systems[s.rand.IntN(2)].writers[1]; seed%3 == 0 && s.rand.IntN(2) == 0 {
+					s.logf("b: replicas of %v restart", w.system.pools)
+					s.start(w)
+					wait = o.Drain + 4*o.Lease
+				}
+			}
+			s.run(wait+2*time.Second, simStep)
+			for i, n := range []Name{{"prod", "llama"}, {"prod", "qwen"}} {
+				for name, e := range b.imports[n].entries {
+					if gone := i < len(removed); e.lists("a") == gone || !e.lists("b") {
+						s.fail("import of %s in b, entry %s: %s; uninstalled %t", n, name, e.text(), gone)
+					}
+				}
+				if i >= len(removed) || a.imports[n] == nil || a.imports[n].entries[DefaultController] == nil {
+					continue
+				}
+				own := a.imports[n].entries[DefaultController]
+				if e := own.stated("a"); own.lists("a") && !e.draining {
+					s.fail("import of %s in a: %s; its pool and its replicas are gone", n, own.text())
 				}
 			}
 		})
