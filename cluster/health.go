@@ -116,6 +116,9 @@ func health(s *Status) Health {
 	case s.Phase == Degraded.String():
 		return bad("degraded", "continued without catching up with %s", others(len(s.Peers)))
 	}
+	if slow := slowLinks(s); slow != "" {
+		return bad("degraded", "links are slower than the limit of %s, so content of those members is not exact: %s", group.MaxRoundTrip, slow)
+	}
 	if up == 0 {
 		return bad("degraded", "no other member answers right now (%s expected)", others(membership(s)))
 	}
@@ -143,6 +146,17 @@ func health(s *Status) Health {
 		line += "; " + away.line()
 	}
 	return Health{State: "joined", OK: true, Line: line}
+}
+
+// slowLinks names the reachable members whose round trip exceeds the limit.
+func slowLinks(s *Status) string {
+	var slow []string
+	for _, p := range s.Peers {
+		if p.State == "up" && p.RTT > group.MaxRoundTrip {
+			slow = append(slow, fmt.Sprintf("%s (%s)", p.Name, p.RTT.Round(10*time.Millisecond)))
+		}
+	}
+	return strings.Join(slow, ", ")
 }
 
 // namesakes returns the names shared by several reachable members, including this one. Such members

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,96 @@ func TestPartitionOrDeath(t *testing.T) {
 		h := health(&Status{Bus: BusStatus{Kind: "gossip"}, Phase: Settled.String(), Peers: c.peers, Lost: c.lost})
 		if h.State != c.state || h.OK != (c.state == "joined") || !strings.Contains(h.Line, c.line) {
 			t.Errorf("%s: health() = %+v, want %s with %q", what, h, c.state, c.line)
+		}
+	}
+}
+
+// TestWordsNeedFacts: each state word has facts that it needs. Without any one of them, health reports
+// another word, or another reason. docs/green-means.md lists the same facts.
+func TestWordsNeedFacts(t *testing.T) {
+	page, err := os.ReadFile("../docs/green-means.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type fact struct {
+		text   string // as on the page
+		remove func(*Status)
+	}
+	peer := func(name, state string) Peer {
+		return Peer{Member: Member{Name: name}, State: state, Met: true, For: time.Hour, RTT: time.Millisecond}
+	}
+	for _, tc := range []struct {
+		line  string // its beginning
+		with  func(*Status)
+		facts []fact
+	}{
+		{"joined: ", func(*Status) {}, []fact{
+			{"a member is reachable", func(s *Status) { s.Peers[0].State, s.Peers[0].For = "down", time.Second; s.Peers = s.Peers[:1] }},
+			{"all listed members are", func(s *Status) { s.Peers[1].State = "silent" }},
+			{"it has caught up", func(s *Status) { s.Phase = Degraded.String() }},
+			{"links are within the limit", func(s *Status) { s.Peers[1].RTT = 2 * time.Second }},
+			{"no setting differs", func(s *Status) { s.trouble = "b has another secret" }},
+		}},
+		{"partitioned: ", func(s *Status) { s.Peers[1].State, s.Peers[1].For = "silent", 3*time.Second }, []fact{
+			{"a member is not reachable", func(s *Status) { s.Peers[1].State = "up" }},
+			{"for two seconds", func(s *Status) { s.Peers[1].For = time.Second }},
+			{"evidence that it lives", func(s *Status) { s.Peers[1].State = "down" }},
+		}},
+		{"partitioned: NATS", func(s *Status) { s.Bus.Disconnected, s.Bus.Problem = true, "NATS is not reachable" }, []fact{
+			{"no connection to NATS", func(s *Status) { s.Bus.Disconnected = false }},
+		}},
+		{"misconfigured: ", func(s *Status) { s.trouble = "b has another secret" }, []fact{
+			{"a setting differs", func(s *Status) { s.trouble = "" }},
+			{"in members of one release", func(s *Status) { s.trouble, s.release = "", "b runs release 1 and this replica 2" }},
+		}},
+		{"misconfigured: advertised", func(s *Status) { s.Bus.Problem = "advertised address 10.1.2.3:7946 cannot be reached" }, []fact{
+			{"members report that they cannot reach the address, and none ever did", func(s *Status) { s.Bus.Problem = "" }},
+		}},
+		{"degraded: links", func(s *Status) { s.Peers[1].RTT = 2 * time.Second }, []fact{
+			{"a measured round trip over the limit", func(s *Status) { s.Peers[1].RTT = time.Second }},
+			{"of a reachable member", func(s *Status) { s.Peers = s.Peers[:1] }},
+		}},
+		{"degraded: continued", func(s *Status) { s.Phase = Degraded.String() }, []fact{
+			{"it did not catch up in time", func(s *Status) { s.Phase = Settled.String() }},
+			{"another member is listed", func(s *Status) { s.Peers = nil }},
+		}},
+		{"degraded: 1 of 2 other members use an incompatible", func(s *Status) { s.Peers[1].State, s.Peers[1].Protocol = "foreign", 2 }, []fact{
+			{"a frame with another protocol version arrived", func(s *Status) { s.Peers[1].State = "up" }},
+		}},
+		{"degraded: no other", func(s *Status) { s.Peers = s.Peers[:1]; s.Peers[0].State, s.Peers[0].For = "down", time.Second }, []fact{
+			{"no member answers", func(s *Status) { s.Peers[0].State = "up" }},
+			{"for less than two seconds", func(s *Status) { s.Peers[0].For = 3 * time.Second }},
+		}},
+		{"joining: ", func(s *Status) { s.Phase = Settling.String() }, []fact{
+			{"it has not caught up", func(s *Status) { s.Phase = Settled.String() }},
+			{"the time limit has not passed", func(s *Status) { s.Phase = Degraded.String() }},
+		}},
+		{"alone: no other member found", func(s *Status) { s.Peers, s.Bus.Joining = nil, true }, []fact{
+			{"no member is listed", func(s *Status) { s.Peers = []Peer{peer("b", "up")} }},
+			{"none was lost", func(s *Status) { s.Lost = []Lost{{Member: Member{Name: "b"}, For: time.Second}} }},
+			{"the configuration names members", func(s *Status) { s.Bus.Joining = false }},
+		}},
+		{"leaving: ", func(s *Status) { s.Leaving = true }, []fact{
+			{"it got SIGTERM", func(s *Status) { s.Leaving = false }},
+		}},
+	} {
+		status := func() *Status {
+			s := &Status{Bus: BusStatus{Kind: "gossip"}, Phase: Settled.String(), Peers: []Peer{peer("b", "up"), peer("c", "up")}}
+			tc.with(s)
+			return s
+		}
+		if h := health(status()); !strings.HasPrefix(h.Line, tc.line) {
+			t.Errorf("health() = %q, want %q", h.Line, tc.line)
+		}
+		for _, f := range tc.facts {
+			s := status()
+			f.remove(s)
+			if h := health(s); strings.HasPrefix(h.Line, tc.line) {
+				t.Errorf("health() = %q although it is not true that %s", h.Line, f.text)
+			}
+			if !strings.Contains(string(page), f.text) {
+				t.Errorf("docs/green-means.md does not have the fact %q of %q", f.text, tc.line)
+			}
 		}
 	}
 }
