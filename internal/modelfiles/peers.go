@@ -315,25 +315,30 @@ func (s *Source) receive(ctx context.Context, repo string, p *claims.Peer, file 
 	return f.Close()
 }
 
-// offer publishes files that were found, if they are of a known commit. The caller holds mu.
+// offer publishes files that were found, if they are of a known commit.
 func (s *Source) offer(st *Status) {
 	if s.o.Group != nil && st.repo != "" && isCommit(st.Revision) {
 		s.o.Group.Publish(st.repo, st.rev, &claims.Claim{Stage: claims.Ready, Commit: st.Revision, Files: st.Files})
 	}
 }
 
-// withdraw removes the claim to the files of a model, unless another model uses them. The caller
-// holds mu.
+// withdraw removes the claim to files that no wanted model uses.
 func (s *Source) withdraw(st *Status) {
-	if s.o.Group == nil || st.repo == "" {
-		return
+	if s.o.Group != nil && st.repo != "" && !s.uses(st.repo, st.rev) {
+		s.o.Group.Publish(st.repo, st.rev, nil)
 	}
+}
+
+// uses reports whether a wanted model uses the files of a repository's revision.
+func (s *Source) uses(repo, rev string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, m := range s.models {
-		if m.status.repo == st.repo && m.status.rev == st.rev {
-			return
+		if m.status.repo == repo && m.status.rev == rev {
+			return true
 		}
 	}
-	s.o.Group.Publish(st.repo, st.rev, nil)
+	return false
 }
 
 // Read returns at most limit bytes of a file in use, for a peer; false if this replica does not offer

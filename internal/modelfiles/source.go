@@ -132,18 +132,22 @@ func (s *Source) Set(wants []Want) {
 	if s.o.Mode == ModeOff {
 		return
 	}
-	if ignored := s.replace(wants); ignored > 0 {
+	ignored, dropped := s.replace(wants)
+	for i := range dropped {
+		s.withdraw(&dropped[i])
+	}
+	if ignored > 0 {
 		s.o.Log.Warn("engines name more models than files are fetched for", "limit", s.o.MaxModels, "ignored", ignored)
 	}
 }
 
 // replace replaces the wanted models. It returns the number of models beyond the limit if that has
-// grown, or 0.
-func (s *Source) replace(wants []Want) (ignored int) {
+// grown, or 0, and the models that are no longer wanted.
+func (s *Source) replace(wants []Want) (ignored int, dropped []Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
-		return 0
+		return 0, nil
 	}
 	beyond := max(len(wants)-s.o.MaxModels, 0)
 	wants = wants[:len(wants)-beyond]
@@ -155,7 +159,7 @@ func (s *Source) replace(wants []Want) (ignored int) {
 		if !named[root] {
 			m.stop()
 			delete(s.models, root)
-			s.withdraw(&m.status)
+			dropped = append(dropped, m.status)
 		}
 	}
 	for _, w := range wants {
@@ -169,7 +173,7 @@ func (s *Source) replace(wants []Want) (ignored int) {
 		ignored = beyond
 	}
 	s.ignored = beyond
-	return ignored
+	return ignored, dropped
 }
 
 // start begins the search for a model. The caller holds mu.
@@ -271,9 +275,7 @@ func (s *Source) follow(ctx context.Context, m *model) {
 		had := s.offers(&want)
 		found, err := s.find(ctx, want)
 		if ctx.Err() != nil {
-			s.mu.Lock()
 			s.withdraw(&found)
-			s.mu.Unlock()
 			return
 		}
 		if err == nil {
@@ -291,12 +293,9 @@ func (s *Source) ready(m *model, found *Status) {
 	s.mu.Lock()
 	found.Model = m.want.Root
 	m.status, m.next = *found, time.Time{}
-	if s.models[m.want.Root] == m {
-		s.offer(found)
-	} else {
-		s.withdraw(found)
-	}
 	s.mu.Unlock()
+	s.offer(found)
+	s.withdraw(found)
 	s.o.Log.Info("model files found", "model", budget.PrintableName(found.Model), "origin", found.Origin, "peer", found.Peer, "folder", found.Folder, "revision", found.Revision)
 	s.o.Changed()
 }

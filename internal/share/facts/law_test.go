@@ -2,9 +2,11 @@ package facts
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/modelfiles/claims"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
@@ -24,6 +26,8 @@ func TestWorkOfFacts(t *testing.T) {
 		_, _ = readGauges(b)
 		_, _ = readSeed(b)
 		_ = blame.Deliver("r", 1, b)
+		_, _ = claims.Read(b)
+		_, _ = readFilePage(b)
 	}
 	for name, of := range map[string]func(n int) []byte{
 		"models": func(n int) []byte {
@@ -39,6 +43,13 @@ func TestWorkOfFacts(t *testing.T) {
 				list[i] = rules.Gauge{Flow: fmt.Sprintf("%08d", i), Requests: 1}
 			}
 			return appendGauges(nil, list)
+		},
+		"files": func(n int) []byte {
+			c := claims.Claim{Stage: claims.Ready, Commit: "c"}
+			for range n / 64 {
+				c.Files = append(c.Files, claims.File{Name: "tokenizer.json", SHA256: strings.Repeat("ab", 32)})
+			}
+			return c.Append(nil)
 		},
 		"zeros": func(n int) []byte { return testkit.Repeated(n, "", "\x00", "") },
 		"ones":  func(n int) []byte { return testkit.Repeated(n, "", "\x01", "") },
