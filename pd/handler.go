@@ -170,7 +170,7 @@ func (t *stage) decide(c *cycle.Cycle, best int32) (s cycle.Stage, order []int32
 	s.Chosen = ranking.Best()
 	switch s.Chosen {
 	case -1:
-		s.Outcome = cycle.StageNobody
+		s.Outcome = cycle.StageNoEndpoint
 	case best:
 		s.Outcome = cycle.StageLocal
 	default:

@@ -31,7 +31,7 @@ func (h *Handler) pair(c *cycle.Cycle, plan *cycle.Plan, ranking *cycle.Ranking)
 	case way.Helps > 0:
 		s.Outcome, s.Chosen = cycle.StageSplit, way.Help[0]
 	case !slices.ContainsFunc(among.Help, func(i int32) bool { return paired(c, i, way.Serve) }):
-		s.Outcome = cycle.StageNobody
+		s.Outcome = cycle.StageNoEndpoint
 	}
 	plan.Stages = append(plan.Stages, s)
 	h.serveBy(c, plan, way.Serve)
@@ -76,7 +76,7 @@ func (h *Handler) refusal(c *cycle.Cycle, o cycle.StageOutcome, serving int32) e
 	switch {
 	case o != cycle.StageSkipped && c.Request.IfAvailable:
 		return request.Errorf(request.ReasonNotHeld, "no endpoint holds enough of the prompt")
-	case o == cycle.StageNobody && (h.o.NeedPrefill || consumes(c.All(serving))):
+	case o == cycle.StageNoEndpoint && (h.o.NeedPrefill || consumes(c.All(serving))):
 		return request.Errorf(request.ReasonNoEndpoints, "no prefill endpoint is left for this request")
 	}
 	return nil

@@ -226,7 +226,7 @@ func (f *explainFlags) compare(w io.Writer, e *explain.Decision) error {
 	}
 	choice := e.Choice
 	if choice == "" || e.Refused != "" {
-		choice = "nobody"
+		choice = "none"
 	}
 	fmt.Fprintf(w, "expected %s, but the choice is %s\n", want, choice)
 	return cli.ExitCode(1)

@@ -87,7 +87,7 @@ func writeDecision(w io.Writer, e *Decision) {
 		}
 		zone := ""
 		if p.Zone > 0 {
-			zone = fmt.Sprintf(" · leaves the zone for %.1f ms", p.Zone)
+			zone = fmt.Sprintf(" · crosses zones at a price of %.1f ms", p.Zone)
 		}
 		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f%s + own prefill %.1f + fixed %.1f · costs others %.1f ms%s",
 			p.TTFT, p.Wait, fetch, p.Own, p.Base, p.Others, zone))
@@ -100,7 +100,7 @@ func writeDecision(w io.Writer, e *Decision) {
 		wrapped(w, s.Stage, text)
 	}
 	if u := e.WarmUp; u != nil {
-		wrapped(w, "warm-up", fmt.Sprintf("of %s · %d prompt tokens were not held there", e.named(u.Endpoint), u.Missing))
+		wrapped(w, "warm-up", fmt.Sprintf("of %s · %d prompt tokens were not cached there", e.named(u.Endpoint), u.Missing))
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		wrapped(w, "header", name+": "+e.Headers[name])
@@ -197,15 +197,15 @@ func stageText(e *Decision, s explanation.Stage) string {
 		if s.Endpoint != "" {
 			from = e.named(s.Endpoint)
 		}
-		return fmt.Sprintf("from %s · %d prompt tokens are not held at the choice", from, s.Missing)
+		return fmt.Sprintf("from %s · %d prompt tokens are not cached at the chosen endpoint", from, s.Missing)
 	}
 	switch s.Endpoint {
 	case "":
-		return fmt.Sprintf("at the choice itself: %s · %d prompt tokens are not held there", s.Outcome, s.Missing)
+		return fmt.Sprintf("at the chosen endpoint: %s · %d prompt tokens are not cached there", s.Outcome, s.Missing)
 	case e.Choice:
-		return fmt.Sprintf("at the choice itself, the best for it · %d prompt tokens are not held there", s.Missing)
+		return fmt.Sprintf("at the chosen endpoint, which is also best for this stage · %d prompt tokens are not cached there", s.Missing)
 	default:
-		return fmt.Sprintf("at %s · %d prompt tokens are not held at the choice", e.named(s.Endpoint), s.Missing)
+		return fmt.Sprintf("at %s · %d prompt tokens are not cached at the chosen endpoint", e.named(s.Endpoint), s.Missing)
 	}
 }
 

@@ -15,7 +15,7 @@ func TestWarmUp(t *testing.T) {
 	if err := WriteText(&b, &Decision{Explanation: e}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(strings.Fields(b.String()), " "), "warm-up of 10.0.0.2:8000 · 900 prompt tokens were not held there"; !strings.Contains(got, want) {
+	if got, want := strings.Join(strings.Fields(b.String()), " "), "warm-up of 10.0.0.2:8000 · 900 prompt tokens were not cached there"; !strings.Contains(got, want) {
 		t.Errorf("no %q in %q", want, got)
 	}
 }

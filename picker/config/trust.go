@@ -111,7 +111,7 @@ func (c *Config) TrustMode() string {
 		who = append(who, fmt.Sprintf("requests with one of %d tokens in %s", n, c.Trust.TokenHeader))
 	}
 	if len(who) == 0 {
-		who = []string{"nobody"}
+		who = []string{"no client"}
 	}
 	l := c.Trust.Others
 	others := []string{fmt.Sprintf("priority up to %d", l.MaxPriority)}

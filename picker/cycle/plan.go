@@ -29,10 +29,10 @@ type StageOutcome uint8
 
 // Outcomes.
 const (
-	StageSplit   StageOutcome = iota // another endpoint does it
-	StageSkipped                     // not worth it, according to the decider
-	StageLocal                       // the serving endpoint is the best one for this stage
-	StageNobody                      // worth it, but no endpoint is available: fail open
+	StageSplit      StageOutcome = iota // another endpoint does it
+	StageSkipped                        // not worth it, according to the decider
+	StageLocal                          // the serving endpoint is the best one for this stage
+	StageNoEndpoint                     // worth it, but no endpoint is available: fail open
 	NumStageOutcomes
 )
 
@@ -46,7 +46,7 @@ func (o StageOutcome) String() string {
 	case StageLocal:
 		return "same endpoint"
 	default:
-		return "nobody left"
+		return "no endpoint"
 	}
 }
 

@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
 		ignored: desc("evidence_ignored", "Models and roles of which most endpoints are unhealthy, so that evidence against them is ignored."),
 	}
 	probes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are not healthy, or that nobody has asked for long, by result.",
+		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are unhealthy or had no request for long, by result.",
 	}, []string{"result"})
 	for r, name := range [...]string{Unknown: "unknown", Passed: "passed", Missed: "late", Denied: "denied", Hung: "unanswered", Alive: "alive", NoRoom: "late"} {
 		x.probes[r] = probes.WithLabelValues(name)

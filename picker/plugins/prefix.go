@@ -189,7 +189,7 @@ func (p preciseParams) differs() (list []string) {
 		case at != "":
 			list = append(list, fmt.Sprintf("publishers dial in at %s: their address must be an endpoint's and their topic, if kv@ENDPOINT@MODEL, name it (--events-allow for others)", at))
 		case k.ZMQEndpoint != "":
-			list = append(list, "nobody listens at kvEventsConfig.zmqEndpoint, since engines are dialled (discoverPods, socketPort)")
+			list = append(list, "kvEventsConfig.zmqEndpoint has no effect: Grapevine connects to the engines (discoverPods, socketPort)")
 		}
 	}
 	if len(p.IndexerConfig) > 0 {

@@ -54,7 +54,7 @@ func (s *FlowSummary) Problems() (list []string) {
 		st := &s.Steps[i]
 		for t, n := range st.Answered {
 			if n == 0 {
-				add(st, "nobody answered the %s tenant", s.tenants[t].name)
+				add(st, "no request of the %s tenant was answered", s.tenants[t].name)
 			}
 		}
 		if st.Idle > flowIdle {
@@ -89,7 +89,7 @@ func (s *FlowSummary) Write(w io.Writer) {
 		fmt.Fprintf(w, "%s %d", sep, t.users)
 	}
 	fmt.Fprintf(w, " places at once: a third is everybody's share.\nTheir columns: the largest deviation from it in any %v, in tokens of answers.\n", flowWindow)
-	fmt.Fprintln(w, "most: requests in all engines at once; idle: mean share of places that nobody held.")
+	fmt.Fprintln(w, "most: requests in all engines at once; idle: mean share of free permits.")
 	if s.FailOpen {
 		fmt.Fprintln(w, "Envoy fails open: requests that waited at the replica that died went to the engines past the queue.")
 	} else {

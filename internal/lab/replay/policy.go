@@ -102,7 +102,7 @@ func Policies() []Policy {
 	return []Policy{
 		of(Default, "predicted time to first token and what it costs others", one("predicted-ttft-scorer", ""), best),
 		of(Fetching, "default, with what other engines hold fetched where that costs less than computing it", one("predicted-ttft-scorer", `{"kvSource": "peers"}`), best),
-		of(Warming, "default, with copies of prefixes at idle engines that nobody waits for", one("predicted-ttft-scorer", `{"warmUp": true}`), best),
+		of(Warming, "default, with copies of prefixes at idle engines for which no request waits", one("predicted-ttft-scorer", `{"warmUp": true}`), best),
 		of("unified", "stay while that pays, else lmetric", one("unified-policy", "")),
 		of("lmetric", "(pending + new prefill) × requests", one("lmetric-policy", "")),
 		of("sticky", "a session stays where it began", one("sticky-policy", "")),
