@@ -42,6 +42,7 @@ type replayFlags struct {
 	size                        []string
 	growth                      float64
 	mostEngines                 int
+	profile                     string
 	bodies                      float64
 
 	csv, json, html, plots, format string
@@ -100,6 +101,7 @@ func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.engines, "engines", []string{"8"}, "engines: a number, or `GROUPS` such as 4+4x0.5 (four at half the speed) or 6x70b+2x8b (two models)")
 	fl.StringVar(&f.model, "model", "70b", "machine type that determines the engines' step times, memory and transfers: "+machineNames())
+	fl.StringVar(&f.profile, "profile", "", "instead of --model: `FILE` with the output of grapevine status -o json, whose learned constants describe the engines")
 	fl.IntSliceVar(&f.blocks, "blocks", nil, "KV-cache blocks in the GPU memory of each engine (default: by machine type)")
 	fl.IntVar(&f.hostBlocks, "host-blocks", 0, "blocks of a second cache tier in each engine's host memory, loaded over PCIe")
 	fl.Float64Var(&f.bandwidth, "bandwidth", 25, "of engines with roles (--engines 2xprefill+6xdecode, policies pd, pd-always, pd-never, pd-N) or that fetch blocks from each other (policy fetch): 10⁹ bytes per second out of each")
@@ -248,7 +250,7 @@ func (f *replayFlags) idleRules() []idle {
 		{"spread", len(f.traces) == 0, "a generated workload has no rounded arrivals"},
 		{"begin", len(f.traces) == 0, "it applies only to tables"}, {"system-prompts", len(f.traces) == 0, "it applies only to tables"},
 		{"index-delay", f.index == "approximate", precise}, {"speculate", f.index == "approximate", precise},
-		{"plot-format", f.plots == "", "it requires --plots"},
+		{"plot-format", f.plots == "", "it requires --plots"}, {"model", f.profile != "", "--profile describes the engines"},
 	}
 	rules = append(rules, f.sizeRules()...)
 	for _, flag := range []string{"load", "rate", "own-load", "saturation", "warmup", "change", "workers", "quiet", "csv", "json", "html", "plots", "plot-format"} {
@@ -256,7 +258,7 @@ func (f *replayFlags) idleRules() []idle {
 	}
 	for _, flag := range []string{
 		"rate", "own-load", "saturation", "find-saturation", "length", "requests", "warmup", "speed", "transform", "spread", "block-size", "begin", "system-prompts",
-		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "engine-priority", "change", "share",
+		"engines", "model", "profile", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "engine-priority", "change", "share",
 		"index", "index-delay", "speculate", "bodies", "csv", "json", "html", "plots", "quiet",
 	} {
 		rules = append(rules, idle{flag, f.matrix != "", "a matrix allows only loads, workloads, traces, replicas, seeds and policies"})

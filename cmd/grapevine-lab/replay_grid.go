@@ -40,6 +40,9 @@ func (f *replayFlags) grid() (g sweep.Grid, about aboutGrid, err error) {
 	if err := errors.Join(f.addFleets(&g), f.addShares(&g), f.base(&g.Base)); err != nil {
 		return g, about, cli.UsageError{Err: err}
 	}
+	if err := f.readProfile(&g, &about); err != nil {
+		return g, about, err
+	}
 	if err := f.addPolicies(&g, &about); err != nil {
 		return g, about, err
 	}

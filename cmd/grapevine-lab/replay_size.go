@@ -76,6 +76,27 @@ func (f *replayFlags) sizeRules() []idle {
 	)
 }
 
+// readProfile replaces the engines of --model by learned ones.
+func (f *replayFlags) readProfile(g *sweep.Grid, about *aboutGrid) error {
+	if f.profile == "" {
+		return nil
+	}
+	p, err := sizing.ReadProfile(f.profile)
+	if err != nil {
+		return err
+	}
+	g.Base.Engine.Model = p.Model
+	if p.Tokens > 0 && len(f.blocks) == 0 {
+		g.Blocks = []int{max(p.Tokens/f.blockSize, 1)}
+	} else if p.Tokens == 0 {
+		about.notes = append(about.notes, fmt.Sprintf("%s: no engine reported its KV memory; %d blocks are assumed (--blocks)", f.profile, g.Blocks[0]))
+	}
+	if p.Slots > 0 && !f.given("max-num-seqs") {
+		g.Base.Engine.MaxSeqs = p.Slots
+	}
+	return nil
+}
+
 // findSize prints the smallest number of engines that meets the targets.
 func (f *replayFlags) findSize(ctx context.Context, g sweep.Grid, about aboutGrid, out, errOut io.Writer) error {
 	q := sizing.Question{Source: g.Sources[0], Unit: g.Fleets[0], Seeds: g.Seeds, Base: g.Base, Warmup: g.Warmup, Workers: f.workers}

@@ -41,7 +41,7 @@ func TestParseTarget(t *testing.T) {
 func TestSamples(t *testing.T) {
 	tr := &trace.Trace{Requests: []trace.Request{{At: 0}, {At: 10, Output: 11}, {At: 20}, {At: 30}}}
 	r := &replay.Result{Outcomes: []replay.Outcome{
-		{First: 5, End: 5}, {First: 10 + time.Duration(time.Second), End: 10 + 3*time.Duration(time.Second)},
+		{First: 5, End: 5}, {First: 10 + time.Second, End: 10 + 3*time.Second},
 		{Error: engine.ErrTooLong.Error()}, {Error: "the pool is saturated"},
 	}}
 	for of, want := range map[Quantity][]float64{FirstToken: {1, math.Inf(1)}, PerToken: {.2, math.Inf(1)}, EndToEnd: {3, math.Inf(1)}} {
