@@ -55,9 +55,9 @@ func TestWanted(t *testing.T) {
 	if slow := demandOf(20, ranks(8, 2)).Wanted(usual, 1000); slow < 2*n {
 		t.Errorf("endpoints of half the speed: %d, want at least twice %d", slow, n)
 	}
-	mixed := demandOf(20, append(ranks(4, 1), ranks(4, 2)...)).Wanted(usual, 1000)
-	if want := float64(n) / .75; math.Abs(float64(mixed)-want) > .2*want {
-		t.Errorf("endpoints of a mean speed of 0.75: %d, want about %.1f", mixed, want)
+	mixed := demandOf(20, append(ranks(4, 1), ranks(4, 4)...)).Wanted(usual, 1000)
+	if want := float64(n) / .625; math.Abs(float64(mixed)-want) > .2*want {
+		t.Errorf("endpoints of a mean speed of 0.625: %d, want about %.1f", mixed, want)
 	}
 	ranked := demandOf(20, ranks(8, 1))
 	ranked.Endpoints = 4
@@ -159,6 +159,26 @@ func TestMeter(t *testing.T) {
 	r.play(20, 20*time.Minute)
 	if low, high = r.play(20, time.Minute); high > was+2 || low != high {
 		t.Errorf("20 minutes after the load fell: %d to %d endpoints, %d before", low, high, was)
+	}
+}
+
+// TestMeterIsSteady: a load that alternates by 4% changes the number at most once.
+func TestMeterIsSteady(t *testing.T) {
+	for _, rate := range []float64{20, 22, 24, 26, 28, 30, 32, 34} {
+		r := newRig(8, "")
+		r.play(rate, 20*time.Minute)
+		was, changes := 0, 0
+		for range 4 {
+			for _, now := range []float64{rate, .96 * rate} {
+				r.play(now, 14*time.Minute)
+				if _, n := r.play(now, time.Minute); n != was {
+					was, changes = n, changes+1
+				}
+			}
+		}
+		if changes > 2 { // the first reading is one
+			t.Errorf("%g requests per second: %d changes", rate, changes)
+		}
 	}
 }
 

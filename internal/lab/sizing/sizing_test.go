@@ -142,6 +142,19 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestConfirm: a size counts only if the next one meets the targets too.
+func TestConfirm(t *testing.T) {
+	for want, meets := range map[int][]bool{5: {false, false, true, false, true, true}, 3: {false, false, true, true, false, false}, 0: {false, false, true, false, false, false}} {
+		s := &search{Question: &Question{Most: len(meets)}, sizes: map[int]*Size{}}
+		for i, ok := range meets {
+			s.sizes[i+1] = &Size{Engines: i + 1, Meets: ok}
+		}
+		if got, err := s.confirm(3); err != nil || got != want {
+			t.Errorf("confirm(3) of %v = %d, %v, want %d", meets, got, err, want)
+		}
+	}
+}
+
 // TestUnit: the unit is multiplied as a whole.
 func TestUnit(t *testing.T) {
 	q := question(t, 2, "70b", "p90=2s")
