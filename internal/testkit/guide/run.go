@@ -60,17 +60,20 @@ func Run(t *testing.T, path, dir string, env ...string) (ran int) {
 		if b.Until == "" {
 			err = c.Wait()
 		} else {
-			ended := make(chan error, 1)
-			go func() { ended <- c.Wait() }()
+			ended := make(chan struct{})
+			var problem error
+			go func() {
+				problem = c.Wait()
+				close(ended)
+			}()
 			t.Cleanup(func() {
 				_ = syscall.Kill(-c.Process.Pid, syscall.SIGTERM)
-				_ = <-ended // it was ended by the signal
+				<-ended
 			})
 			testkit.Await(t, fmt.Sprintf("%s:%d: output %q", path, b.Line, b.Until), func() bool {
 				select {
-				case err := <-ended:
-					ended <- err
-					t.Fatalf("%s:%d: ended early: %v\n%s", path, b.Line, err, out.String())
+				case <-ended:
+					t.Fatalf("%s:%d: ended early: %v\n%s", path, b.Line, problem, out.String())
 				default:
 				}
 				return strings.Contains(out.String(), b.Until)
