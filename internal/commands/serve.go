@@ -146,7 +146,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.BoolVar(&f.o.PassModels, "pass-models", false, "forward GET /v1/models to an engine instead of answering with all models")
 	fl.BoolVar(&f.o.FullReport, "full-report", true, "ask vLLM engines to report cache reuse in one of 50 requests, while too little is known about them")
 	fl.IntVar(&f.o.Continuations, "continuation-endpoints", 0, "endpoints named to sidecars with --continue-streams, where a stream may continue after its engine died; 0 for none")
-	f.o.SizeTarget = sizing.Target{Part: .9, Seconds: 2}
+	f.o.SizeTarget = sizing.Default
 	fl.Var(&f.o.SizeTarget, "size-target", "time to first token for which the metric grapevine_picker_endpoints_wanted computes a number of endpoints, such as p99=1s; none for no metric")
 	fl.Float64Var(&f.o.SampleBodies, "sample-bodies", .05, "share of responses whose body is read; negative for none")
 	fl.DurationVar(&f.o.Speculate, "speculate", 5*time.Second, "how long a decision counts as cached before events confirm it")

@@ -26,6 +26,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 
 const (
@@ -114,7 +115,8 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	s, err := server.Open(server.Options{
-		Version: f.program.Version, Plugins: f.program.Plugins, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models, ModelSource: source,
+		SizeTarget: sizing.Default,
+		Version:    f.program.Version, Plugins: f.program.Plugins, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models, ModelSource: source,
 		AllowModeOverride: true, ProbeRendering: true, EngineKeyFile: f.engineKey, Gateway: extproc.GatewayEnvoy, MaxMessageTimeout: envoyconf.MaxMessageTimeout, Linger: -1, Drain: upStop, Log: log,
 	})
 	if err != nil {

@@ -19,6 +19,9 @@ type Target struct {
 	Seconds float64
 }
 
+// Default is the target of replicas without another one.
+var Default = Target{Part: .9, Seconds: 2}
+
 // ParseTarget reads a percentile from p50 to p99.9 and a limit, such as p90=2s.
 func ParseTarget(s string) (Target, error) {
 	name, limit, _ := strings.Cut(s, "=")
