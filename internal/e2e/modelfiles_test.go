@@ -356,15 +356,17 @@ func revisionOfPeer(t *testing.T, r *modelRig) {
 	r.once()
 }
 
-// gatedFiles: one replica has a token with access. The others, without a token, receive the
-// files from it.
-func gatedFiles(_ *testing.T, r *modelRig) {
+// gatedFiles: one replica has a token with access. The others, without a token, receive the files from
+// peers.
+func gatedFiles(t *testing.T, r *modelRig) {
 	r.hub.Repos["org/one"].Gated = true
 	for range 2 {
 		r.start(map[string]string{"HF_TOKEN": ""})
 	}
 	r.start(map[string]string{"HF_TOKEN": r.hub.Token}).from("hub")
-	for _, p := range r.replicas[:2] {
-		p.from("peer replica-2")
+	for _, p := range r.replicas[:2] { // the second may take them from the first
+		if m := p.files(1)[0]; m.Origin != modelfiles.OriginPeer {
+			t.Errorf("%s: files from %s, want a peer", p.name, m.Origin)
+		}
 	}
 }
