@@ -152,8 +152,8 @@ func health(s *Status) Health {
 func slowLinks(s *Status) string {
 	var slow []string
 	for _, p := range s.Peers {
-		if p.State == "up" && p.RTT > group.MaxRoundTrip {
-			slow = append(slow, fmt.Sprintf("%s (%s)", p.Name, p.RTT.Round(10*time.Millisecond)))
+		if p.State == "up" && p.leastRTT > group.MaxRoundTrip {
+			slow = append(slow, fmt.Sprintf("%s (%s)", p.Name, p.leastRTT.Round(10*time.Millisecond)))
 		}
 	}
 	return strings.Join(slow, ", ")
