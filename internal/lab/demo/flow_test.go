@@ -62,7 +62,7 @@ func TestFlowVerdict(t *testing.T) {
 		{func(st *FlowStep) { st.Most = 53 }, "53 requests were in the engines at once"},
 		{func(st *FlowStep) { st.Failed, st.LastError = 1, errors.New("broke") }, "1 requests failed, the last with: broke"},
 		{func(st *FlowStep) { st.Windows = 0 }, "too short for a window of 10s"},
-		{func(st *FlowStep) { st.Answered = []uint64{9, 0, 9} }, "nobody answered the middle tenant"},
+		{func(st *FlowStep) { st.Answered = []uint64{9, 0, 9} }, "no request of the middle tenant was answered"},
 		{func(st *FlowStep) { st.Idle = .3 }, "30.0% of the places were free"},
 	} {
 		bad := good
