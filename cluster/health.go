@@ -99,8 +99,8 @@ func health(s *Status) Health {
 		return bad("misconfigured", "%s", s.Bus.Problem)
 	case away.cut && len(away.names) > 0:
 		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(away.names), membership(s), strings.Join(away.names, ", "))
-	case s.trouble != "":
-		return bad("misconfigured", "%s", s.trouble)
+	case s.mismatch != "":
+		return bad("misconfigured", "%s", s.mismatch)
 	case s.release != "":
 		return bad("degraded", "%s", s.release)
 	case len(s.Peers) == 0 && s.Phase == Settling.String():

@@ -76,7 +76,7 @@ func TestWordsNeedFacts(t *testing.T) {
 			{"all listed members are", func(s *Status) { s.Peers[1].State = "silent" }},
 			{"it has caught up", func(s *Status) { s.Phase = Degraded.String() }},
 			{"links are within the limit", func(s *Status) { s.Peers[1].leastRTT = 2 * time.Second }},
-			{"no setting differs", func(s *Status) { s.trouble = "b has another secret" }},
+			{"no setting differs", func(s *Status) { s.mismatch = "b has another secret" }},
 		}},
 		{"partitioned: ", func(s *Status) { s.Peers[1].State, s.Peers[1].For = "silent", 3*time.Second }, []fact{
 			{"a member is not reachable", func(s *Status) { s.Peers[1].State = "up" }},
@@ -86,9 +86,9 @@ func TestWordsNeedFacts(t *testing.T) {
 		{"partitioned: NATS", func(s *Status) { s.Bus.Disconnected, s.Bus.Problem = true, "NATS is not reachable" }, []fact{
 			{"no connection to NATS", func(s *Status) { s.Bus.Disconnected = false }},
 		}},
-		{"misconfigured: ", func(s *Status) { s.trouble = "b has another secret" }, []fact{
-			{"a setting differs", func(s *Status) { s.trouble = "" }},
-			{"in members of one release", func(s *Status) { s.trouble, s.release = "", "b runs release 1 and this replica 2" }},
+		{"misconfigured: ", func(s *Status) { s.mismatch = "b has another secret" }, []fact{
+			{"a setting differs", func(s *Status) { s.mismatch = "" }},
+			{"in members of one release", func(s *Status) { s.mismatch, s.release = "", "b runs release 1 and this replica 2" }},
 		}},
 		{"misconfigured: advertised", func(s *Status) { s.Bus.Problem = "advertised address 10.1.2.3:7946 cannot be reached" }, []fact{
 			{"members report that they cannot reach the address, and none ever did", func(s *Status) { s.Bus.Problem = "" }},
@@ -152,7 +152,7 @@ func TestGroupMismatchIsReported(t *testing.T) {
 		}
 	}
 	peers := []Peer{{Member: Member{Name: "b"}, State: "up", Met: true}}
-	f(Status{Peers: peers, trouble: "b has another secret"}, "misconfigured", "misconfigured: b has another secret")
+	f(Status{Peers: peers, mismatch: "b has another secret"}, "misconfigured", "misconfigured: b has another secret")
 	f(Status{Peers: peers, release: "b runs release 1 and this replica 2"}, "degraded", "degraded: b runs release 1 and this replica 2")
 	f(Status{Peers: peers, aside: "1 event stream is not shared: e1/0 because it has no replay port"}, "joined",
 		"joined: 1 other member, all reachable, digests equal; 1 event stream is not shared: e1/0 because it has no replay port")

@@ -19,10 +19,10 @@ const (
 )
 
 // Frames from a lost member within lastWords were in transit when it died. Later ones count as
-// evidence of life for heardFor.
+// evidence of life for sendingFor.
 const (
-	lastWords = 2 * time.Second
-	heardFor  = 10 * time.Second
+	lastWords  = 2 * time.Second
+	sendingFor = 10 * time.Second
 )
 
 // Lost is a member that membership removed without a goodbye: crashed or cut off.
@@ -43,8 +43,8 @@ func (l *Lost) fate() string {
 // lostAt is a lost member and the time at which membership removed it.
 type lostAt struct {
 	Member
-	at    time.Duration
-	heard time.Duration // time of its last frame; 0 if none
+	at        time.Duration
+	lastFrame time.Duration // time of its last frame; 0 if none
 }
 
 // noteLost compares the new list of members with the known peers. The caller holds n.mu.
@@ -107,11 +107,11 @@ func (n *Node) longestLost() (name string) {
 	return name
 }
 
-// heardLost records a frame from an unlisted member. The caller holds n.mu.
-func (n *Node) heardLost(id string, now time.Duration) {
+// noteFrame records a frame from an unlisted member. The caller holds n.mu.
+func (n *Node) noteFrame(id string, now time.Duration) {
 	for name, l := range n.lost {
 		if l.ID == id && now-l.at > lastWords {
-			l.heard = now
+			l.lastFrame = now
 			n.lost[name] = l
 		}
 	}
@@ -142,7 +142,7 @@ func (n *Node) lostMembers(now time.Duration) []Lost {
 		if listed[l.Name] {
 			continue
 		}
-		out = append(out, Lost{l.Member, now - l.at, l.heard > 0 && now-l.heard < heardFor})
+		out = append(out, Lost{l.Member, now - l.at, l.lastFrame > 0 && now-l.lastFrame < sendingFor})
 	}
 	slices.SortFunc(out, func(a, b Lost) int { return cmp.Compare(a.Name, b.Name) })
 	return out

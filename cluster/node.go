@@ -249,7 +249,7 @@ func (h handler) Receive(from string, frame []byte) {
 		use = nil
 	}
 	n.do(func() {
-		n.heardLost(from, n.opt.Now())
+		n.noteFrame(from, n.opt.Now())
 		n.core.ReceiveDelivered(from, frame, use)
 	})
 }

@@ -13,20 +13,20 @@ import (
 
 // Status is this replica's view of the group.
 type Status struct {
-	Self    Member          `json:"self"`
-	Phase   string          `json:"phase"`
-	Health  Health          `json:"health"`
-	Bus     BusStatus       `json:"bus"`
-	Peers   []Peer          `json:"peers"`
-	Lost    []Lost          `json:"lost"` // members that vanished without leaving
-	Logs    []LogState      `json:"logs"`
-	Stats   group.Stats     `json:"-"`
-	Memory  group.MemoryUse `json:"held"`
-	Uptime  time.Duration
-	Leaving bool   `json:"leaving"`
-	trouble string // configuration mismatch between members
-	release string // a member of another release with which no index is shared
-	aside   string // state that is not shared, and why
+	Self     Member          `json:"self"`
+	Phase    string          `json:"phase"`
+	Health   Health          `json:"health"`
+	Bus      BusStatus       `json:"bus"`
+	Peers    []Peer          `json:"peers"`
+	Lost     []Lost          `json:"lost"` // members that vanished without leaving
+	Logs     []LogState      `json:"logs"`
+	Stats    group.Stats     `json:"-"`
+	Memory   group.MemoryUse `json:"held"`
+	Uptime   time.Duration
+	Leaving  bool   `json:"leaving"`
+	mismatch string // configuration mismatch between members
+	release  string // a member of another release with which no index is shared
+	aside    string // state that is not shared, and why
 }
 
 // Peer is this replica's view of another member.
@@ -97,7 +97,7 @@ func (n *Node) Status() Status {
 		s.Peers = append(s.Peers, out)
 	}
 	noteNamesakes(s.Peers)
-	s.trouble, s.release = n.memberTrouble(id, what)
+	s.mismatch, s.release = n.memberMismatch(id, what)
 	s.aside = aside
 	s.Health = health(&s)
 	return s
@@ -116,9 +116,9 @@ func (n *Node) Peers() (peers []Peer, leaving bool) {
 	return peers, n.core.Leaving()
 }
 
-// memberTrouble is mismatch for the member with that ID, or "" if it is not in the group. The caller
+// memberMismatch is mismatch for the member with that ID, or "" if it is not in the group. The caller
 // holds n.mu.
-func (n *Node) memberTrouble(id, what string) (trouble, release string) {
+func (n *Node) memberMismatch(id, what string) (trouble, release string) {
 	for _, p := range n.core.Peers() {
 		if p.Member.ID == id {
 			return mismatch(p.Member, n.opt.Self, what)
@@ -139,7 +139,7 @@ func mismatch(m, self Member, what string) (trouble, release string) {
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	out := Peer{
 		Member: p.Member, State: peerState(p), For: p.For, Met: p.Met, Phase: p.Phase.String(), Leaving: p.Leaving,
-		RTT: p.RTT, leastRTT: p.Least, Unknown: p.Strangers, Protocol: p.Foreign,
+		RTT: p.RTT, leastRTT: p.Least, Unknown: p.UnknownStates, Protocol: p.Foreign,
 	}
 	out.Replaced = out.State == "down" && n.replaced[p.Member.ID]
 	for i, t := range p.Traffic {

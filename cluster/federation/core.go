@@ -155,7 +155,7 @@ func New(o Options, now time.Time) (*Core, error) {
 
 // Reasons for rejecting a message, as counted by Refusals.
 const (
-	RefusedStranger  = "stranger"  // from an unconfigured cluster
+	RefusedUnknown   = "stranger"  // from an unconfigured cluster
 	RefusedMalformed = "malformed" // malformed, or over a limit
 	RefusedFilter    = "filter"    // a filter part that does not fit or is too large
 	RefusedRate      = "rate"      // over the pair's bandwidth
@@ -202,7 +202,7 @@ func (c *Core) SetExports(list []Export, now time.Time) {
 	changed := len(next) != len(c.exports)
 	for i := range next {
 		changed = changed || next[i].Pool != c.exports[i].Pool || next[i].Draining != c.exports[i].Draining
-		c.dirty = c.dirty || changed || next[i].untold() != c.exports[i].untold()
+		c.dirty = c.dirty || changed || next[i].omitted() != c.exports[i].omitted()
 	}
 	c.exports = next
 	c.dirty = c.dirty || changed
@@ -299,7 +299,7 @@ func (c *Core) Leave(now time.Time, out []Send) []Send {
 	c.leaving = true
 	for _, p := range c.peers {
 		for _, s := range p.sessions {
-			out = c.say(p, s, now, out)
+			out = c.sendState(p, s, now, out)
 		}
 	}
 	return out
@@ -310,7 +310,7 @@ func (c *Core) Leave(now time.Time, out []Send) []Send {
 func (c *Core) Receive(cluster, link string, frame []byte, now time.Time, out []Send) []Send {
 	p := c.peer(cluster)
 	if p == nil {
-		c.refused[RefusedStranger]++
+		c.refused[RefusedUnknown]++
 		return out
 	}
 	m, err := decodeMessage(frame)

@@ -375,7 +375,7 @@ func TestFlood(t *testing.T) {
 	}
 	a.Receive("stranger", "x", []byte{1, 2}, r.now, nil)
 	a.Receive("b", "x", []byte{1, 2}, r.now, nil)
-	if n := a.Refusals(); n[RefusedStranger] != 1 || n[RefusedMalformed] != 1 {
+	if n := a.Refusals(); n[RefusedUnknown] != 1 || n[RefusedMalformed] != 1 {
 		t.Errorf("refusals: %v", n)
 	}
 }
@@ -443,7 +443,7 @@ func TestBadOptions(t *testing.T) {
 func fullSay() *say {
 	return &say{
 		session: 1, at: 2, held: 3, boot: 4, seq: 5, lease: 6, leaving: true, replica: "r", secret: [8]byte{7},
-		exports: []told{{
+		exports: []ack{{
 			Export: Export{
 				Pool: PoolKey{"ns", "p"}, EPPs: []Address{{"h:1", "sni", "host"}}, Gateways: []Address{{"g:2", "", ""}, {"g:3", "s", ""}},
 				Direct: []string{"10.0.0.1:8000"}, Region: "eu", Zone: "eu-1", Ready: []Ready{{"m", 3, 7}, {"", 1, 2}},
@@ -474,7 +474,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if diff := cmp.Diff(any(m), got, cmp.AllowUnexported(ask{}, want{}, say{}, told{}, verdict{}, partOf{}, refuse{})); diff != "" {
+		if diff := cmp.Diff(any(m), got, cmp.AllowUnexported(ask{}, want{}, say{}, ack{}, verdict{}, partOf{}, refuse{})); diff != "" {
 			t.Errorf("%s (-written +read):\n%s", name, diff)
 		}
 	}
@@ -564,8 +564,8 @@ func TestTraffic(t *testing.T) {
 			c.SetExports([]Export{e}, r.now)
 		}
 	})
-	t.Logf("questions %d B/s, tellings %d B/s", bytes[kindAsk]/seconds, bytes[kindSay]/seconds)
-	if bytes[kindAsk] > 60*seconds || bytes[kindSay] > 1200*seconds {
-		t.Errorf("asks %d B/s, answers %d B/s", bytes[kindAsk]/seconds, bytes[kindSay]/seconds)
+	t.Logf("questions %d B/s, tellings %d B/s", bytes[kindAsk]/seconds, bytes[kindState]/seconds)
+	if bytes[kindAsk] > 60*seconds || bytes[kindState] > 1200*seconds {
+		t.Errorf("asks %d B/s, answers %d B/s", bytes[kindAsk]/seconds, bytes[kindState]/seconds)
 	}
 }

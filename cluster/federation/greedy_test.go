@@ -31,7 +31,7 @@ func (g *greedy) say(buckets ...uint32) {
 	g.epoch++
 	m := say{session: p.sessionID(g.b), at: g.now.Sub(g.b.base), boot: 1, seq: g.seq, lease: simLease, replica: "a-0", secret: simSecret.ID()}
 	for i, n := range buckets {
-		m.exports = append(m.exports, told{Export: Export{Pool: simPool(i)}, head: filter.Head{Epoch: g.epoch, Buckets: n, Version: 1}})
+		m.exports = append(m.exports, ack{Export: Export{Pool: simPool(i)}, head: filter.Head{Epoch: g.epoch, Buckets: n, Version: 1}})
 	}
 	g.b.Receive("a", p.Targets[p.target], m.append(nil), g.now, nil)
 }

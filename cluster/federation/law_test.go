@@ -14,7 +14,7 @@ import (
 func TestWorkOfMessages(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := hopsOf(t, "b", hopSecret)
-	exports := func(n int, of func(e *told)) string {
+	exports := func(n int, of func(e *ack)) string {
 		m := fullSay()
 		for i := range n {
 			e := m.exports[0]
@@ -30,10 +30,10 @@ func TestWorkOfMessages(t *testing.T) {
 		wants.wants = append(wants.wants, want{PoolKey{"ns", "p"}, filter.Position{Epoch: 3, Since: 4, Row: 5}, 6})
 	}
 	for name, text := range map[string]string{
-		"pools":     exports(MaxPools-1, func(*told) {}),
-		"endpoints": exports(4, func(e *told) { e.Direct = make([]string, maxDirect) }),
-		"groups":    exports(4, func(e *told) { e.Ready = make([]Ready, maxGroups) }),
-		"addresses": exports(4, func(e *told) { e.EPPs = make([]Address, maxAddresses) }),
+		"pools":     exports(MaxPools-1, func(*ack) {}),
+		"endpoints": exports(4, func(e *ack) { e.Direct = make([]string, maxDirect) }),
+		"groups":    exports(4, func(e *ack) { e.Ready = make([]Ready, maxGroups) }),
+		"addresses": exports(4, func(e *ack) { e.EPPs = make([]Address, maxAddresses) }),
 		"wants":     string(wants.append(nil)),
 		"a part":    string((&partOf{session: 1, pool: PoolKey{"ns", "p"}, part: make([]byte, filter.MaxPart)}).append(nil)),
 		"hops":      "1;a;b;1;1;",

@@ -29,7 +29,7 @@ type listener struct {
 	pools   []*imported
 	served  []PoolKey // pools for which the peer's last say is complete
 	serves  bool      // the peer sends served
-	told    []verdict // the peer's verdicts on our exports, while its lease lasts
+	acks    []verdict // the peer's verdicts on our exports, while its lease lasts
 	bytes   bucket
 	begins  bucket // limits the bytes of new filters, over all pools
 	in, out uint64 // bytes
@@ -38,7 +38,7 @@ type listener struct {
 
 // imported is one pool of the peer.
 type imported struct {
-	told
+	ack
 	refused string         // why it is not accepted; "": it is
 	sink    *filter.Sink   // nil: no filter is wanted
 	secret  *filter.Secret // federation secret for the filter's keys
@@ -175,7 +175,7 @@ func later(a, b time.Time) time.Time {
 func (c *Core) expire(p *peer, now time.Time) {
 	l := &p.listener
 	if !l.until.IsZero() && !now.Before(l.until) {
-		l.until, l.told, l.rtt, c.dirty = time.Time{}, nil, 0, true
+		l.until, l.acks, l.rtt, c.dirty = time.Time{}, nil, 0, true
 	}
 }
 
@@ -255,7 +255,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 	} else {
 		l.rtt += (trip - l.rtt) / 8
 	}
-	l.told, l.served, l.serves = m.heard, m.served, m.servedKnown
+	l.acks, l.served, l.serves = m.heard, m.served, m.servedKnown
 	c.take(p, m, now)
 	c.dirty = true
 	if wants := c.wants(p, now); len(wants) > 0 {
@@ -271,11 +271,11 @@ func (c *Core) take(p *peer, m *say, now time.Time) {
 	l.pools = nil
 	room := p.MaxFilter
 	for _, t := range m.exports {
-		i := &imported{told: t}
+		i := &imported{ack: t}
 		if at := slices.IndexFunc(before, func(o *imported) bool { return o.Pool == t.Pool }); at >= 0 {
 			was := *before[at]
 			i = &was
-			i.told = t
+			i.ack = t
 		}
 		i.refused, i.note = "", ""
 		switch {

@@ -30,7 +30,7 @@ const (
 // Message kinds. Numbers are never reused.
 const (
 	kindAsk    = 1
-	kindSay    = 2
+	kindState  = 2
 	kindPart   = 3
 	kindRefuse = 4
 
@@ -67,7 +67,7 @@ type say struct {
 	leaving bool // this process is stopping; ask another
 	replica string
 	secret  [8]byte
-	exports []told
+	exports []ack
 	heard   []verdict // on the receiver's pools
 	print   uint64    // of the sending group; 0: unknown
 	// served lists the pools for which the sender is the authority: one that is missing in exports
@@ -77,7 +77,7 @@ type say struct {
 }
 
 // told is an export and the head of its filter for the receiver.
-type told struct {
+type ack struct {
 	Export
 	head filter.Head
 }
@@ -245,7 +245,7 @@ func readPrint(r *varint.Reader) uint64 {
 }
 
 func (m *say) append(b []byte) []byte {
-	b = append(b, wireVersion, kindSay, flags(m.leaving))
+	b = append(b, wireVersion, kindState, flags(m.leaving))
 	for _, v := range [...]uint64{m.session, m.boot} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
@@ -278,7 +278,7 @@ func (m *say) append(b []byte) []byte {
 	return b
 }
 
-func readSay(r *varint.Reader) (m say) {
+func readState(r *varint.Reader) (m say) {
 	m.leaving = r.Byte()&1 != 0
 	m.session, m.boot = r.Fixed64(), r.Fixed64()
 	copy(m.secret[:], r.Take(8))
@@ -286,7 +286,7 @@ func readSay(r *varint.Reader) (m say) {
 	m.seq, m.replica = r.Uint(), readText(r)
 	for range readCount(r, MaxPools) {
 		one := varint.Reader{B: r.Bytes()}
-		t := readTold(&one)
+		t := readAck(&one)
 		if one.Err != nil {
 			r.Fail(one.Err)
 		}
@@ -320,8 +320,8 @@ func readSay(r *varint.Reader) (m say) {
 	return m
 }
 
-// untold lists the parts of an export that do not fit in a message, or "".
-func (e *Export) untold() string {
+// omitted lists the parts of an export that do not fit in a message, or "".
+func (e *Export) omitted() string {
 	var list []string
 	for _, part := range [...]struct {
 		what      string
@@ -337,7 +337,7 @@ func (e *Export) untold() string {
 	return strings.Join(list, ", ")
 }
 
-func (t *told) append(b []byte) []byte {
+func (t *ack) append(b []byte) []byte {
 	b = appendPool(b, t.Pool)
 	b = append(b, flags(t.Draining))
 	for _, list := range [...][]Address{t.EPPs, t.Gateways} {
@@ -383,7 +383,7 @@ func readAddresses(r *varint.Reader) (list []Address) {
 	return list
 }
 
-func readTold(r *varint.Reader) (t told) {
+func readAck(r *varint.Reader) (t ack) {
 	t.Pool = readPool(r)
 	t.Draining = r.Byte()&1 != 0
 	t.EPPs, t.Gateways = readAddresses(r), readAddresses(r)
@@ -449,8 +449,8 @@ func decodeMessage(b []byte) (any, error) {
 	case kind == kindAsk:
 		v := readAsk(&r)
 		m = &v
-	case kind == kindSay:
-		v := readSay(&r)
+	case kind == kindState:
+		v := readState(&r)
 		m = &v
 	case kind == kindPart:
 		v := readPartOf(&r)

@@ -17,7 +17,7 @@ type group struct {
 }
 
 const (
-	heardFor   = 3 // leases for which a group counts as present after its last message
+	presentFor = 3 // leases for which a group counts as present after its last message
 	besidesFor = 2 // leases for which two groups must be present to count as two
 )
 
@@ -30,7 +30,7 @@ func (n *namesakes) hear(of uint64, now time.Time, lease time.Duration) {
 	for i := range n.list {
 		g := &n.list[i]
 		if g.print == of {
-			if now.Sub(g.last) > heardFor*lease {
+			if now.Sub(g.last) > presentFor*lease {
 				g.first = now
 			}
 			g.last = now
@@ -50,7 +50,7 @@ func (n *namesakes) look(now time.Time, lease time.Duration) (changed bool) {
 	for i := range n.list {
 		for k := range n.list[:i] {
 			a, b := &n.list[i], &n.list[k]
-			if a.print == 0 || b.print == 0 || now.Sub(a.last) > heardFor*lease || now.Sub(b.last) > heardFor*lease {
+			if a.print == 0 || b.print == 0 || now.Sub(a.last) > presentFor*lease || now.Sub(b.last) > presentFor*lease {
 				continue
 			}
 			until, from := a.last, later(a.first, b.first)

@@ -50,7 +50,7 @@ func TestNamesakes(t *testing.T) {
 		for _, core := range r.a {
 			core.SetPrint(1)
 		}
-		r.run(heardFor*simLease+simLease, nil)
+		r.run(presentFor*simLease+simLease, nil)
 		if r.b.View(r.now).Clusters[0].Several {
 			t.Errorf("%s: several is true after the groups merged", c.what)
 		}

@@ -93,7 +93,7 @@ func TestUntold(t *testing.T) {
 		}
 		r.core["a"].SetExports([]Export{e}, r.now)
 		r.run(simLease)
-		if got := r.core["a"].View(r.now).Exports[0].Untold; got != c.want {
+		if got := r.core["a"].View(r.now).Exports[0].Omitted; got != c.want {
 			t.Errorf("%d groups: %q, want %q", c.groups, got, c.want)
 		}
 		if got := len(r.core["b"].View(r.now).Cluster("a").Pools[0].Ready); got != min(c.groups, maxGroups) {

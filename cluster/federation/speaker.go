@@ -37,8 +37,8 @@ type session struct {
 type proof uint8
 
 const (
-	assumed proof = iota // the transport does not replay messages
-	doubted              // asks may be replayed
+	assumed   proof = iota // the transport does not replay messages
+	suspected              // asks may be replayed
 	proven
 )
 
@@ -46,7 +46,7 @@ const (
 // ones are dropped first, until MarkProven.
 func (c *Core) MarkUnproven(cluster, link string) {
 	if s := c.sessionOf(cluster, link); s != nil && s.proof == assumed {
-		s.proof = doubted
+		s.proof = suspected
 	}
 }
 
@@ -107,10 +107,10 @@ func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []
 	}
 	s.at, s.asked, s.print = m.at, now, m.print
 	if m.beat && now.Sub(s.said) >= c.o.Push/8 {
-		out = c.say(p, s, now, out)
+		out = c.sendState(p, s, now, out)
 	}
 	for i := range m.wants {
-		out = c.tellPart(p, s, &m.wants[i], now, out)
+		out = c.sendPart(p, s, &m.wants[i], now, out)
 	}
 	return out
 }
@@ -127,7 +127,7 @@ func (p *peer) session(link string, m *ask) *session {
 	case i >= 0:
 		*p.sessions[i] = session{link: link, id: m.session, proof: p.sessions[i].proof}
 		return p.sessions[i]
-	case len(p.sessions) >= maxSessions && !p.dropDoubted():
+	case len(p.sessions) >= maxSessions && !p.dropSuspected():
 		return nil
 	}
 	s := &session{link: link, id: m.session}
@@ -135,11 +135,11 @@ func (p *peer) session(link string, m *ask) *session {
 	return s
 }
 
-// dropDoubted drops the doubted session with the oldest ask and reports whether there was one.
-func (p *peer) dropDoubted() bool {
+// dropSuspected drops the doubted session with the oldest ask and reports whether there was one.
+func (p *peer) dropSuspected() bool {
 	oldest := -1
 	for i, s := range p.sessions {
-		if s.proof == doubted && (oldest < 0 || s.asked.Before(p.sessions[oldest].asked)) {
+		if s.proof == suspected && (oldest < 0 || s.asked.Before(p.sessions[oldest].asked)) {
 			oldest = i
 		}
 	}
@@ -149,8 +149,8 @@ func (p *peer) dropDoubted() bool {
 	return oldest >= 0
 }
 
-// say sends a session the complete state.
-func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
+// sendState sends a session the complete state.
+func (c *Core) sendState(p *peer, s *session, now time.Time, out []Send) []Send {
 	s.seq++
 	m := say{
 		session: s.id, at: s.at, held: now.Sub(s.asked), boot: c.o.Boot, seq: s.seq, lease: c.o.Lease, leaving: c.leaving, replica: c.o.Replica,
@@ -161,7 +161,7 @@ func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
 	}
 	for _, o := range c.exports {
 		if matches(p.Export, o.Pool) {
-			m.exports = append(m.exports, told{Export: o.Export, head: c.source(p, o.Pool, now).Head()})
+			m.exports = append(m.exports, ack{Export: o.Export, head: c.source(p, o.Pool, now).Head()})
 		}
 	}
 	m.servedKnown = c.serves
@@ -227,8 +227,8 @@ func (c *Core) exchange(p *peer, now time.Time) {
 
 func (c *Core) rotation(now time.Time) uint64 { return uint64(now.UnixNano() / int64(c.o.Rotate)) }
 
-// tellPart answers one want, within the pair's bandwidth. The peer repeats unanswered wants.
-func (c *Core) tellPart(p *peer, s *session, w *want, now time.Time, out []Send) []Send {
+// sendPart answers one want, within the pair's bandwidth. The peer repeats unanswered wants.
+func (c *Core) sendPart(p *peer, s *session, w *want, now time.Time, out []Send) []Send {
 	i := slices.IndexFunc(c.exports, func(o *own) bool { return o.Pool == w.pool })
 	if i < 0 || !matches(p.Export, w.pool) {
 		return out
@@ -253,7 +253,7 @@ func (c *Core) tellPart(p *peer, s *session, w *want, now time.Time, out []Send)
 func (c *Core) tickSpeaker(p *peer, now time.Time, out []Send) []Send {
 	p.sessions = slices.DeleteFunc(p.sessions, func(s *session) bool { return now.Sub(s.asked) >= c.o.Lease })
 	for _, s := range p.sessions {
-		if s.proof != doubted {
+		if s.proof != suspected {
 			p.hear(s.print, s.asked, c.o.Lease)
 		}
 	}
@@ -277,7 +277,7 @@ func (c *Core) tickSpeaker(p *peer, now time.Time, out []Send) []Send {
 	}
 	for _, s := range p.sessions {
 		if s.urgent || s.changed && now.Sub(s.said) >= c.o.Push {
-			out = c.say(p, s, now, out)
+			out = c.sendState(p, s, now, out)
 		}
 	}
 	return out

@@ -187,7 +187,7 @@ type ExportView struct {
 	Pool     PoolKey
 	Draining bool
 	Acks     []ExportAck // all other clusters of the federation, by name
-	Untold   string      // parts that do not fit in messages; "": none
+	Omitted  string      // parts that do not fit in messages; "": none
 }
 
 // View is one process's view of the other clusters at one moment. It is immutable, except for the

@@ -63,12 +63,12 @@ func TestEndpointsAnswer(t *testing.T) {
 
 // TestOlderReleasesDecode: messages of older releases, without a count of endpoints, can be decoded.
 func TestOlderReleasesDecode(t *testing.T) {
-	now := told{Export: somePool}
+	now := ack{Export: somePool}
 	now.Engines = 7
 	b := now.append(nil)
 	for want, b := range map[int][]byte{7: b, 0: b[:len(b)-1]} {
 		r := varint.Reader{B: b}
-		if got := readTold(&r); r.Err != nil || got.Engines != want || got.Pool != now.Pool {
+		if got := readAck(&r); r.Err != nil || got.Engines != want || got.Pool != now.Pool {
 			t.Errorf("%d engines, want %d: %v", got.Engines, want, r.Err)
 		}
 	}

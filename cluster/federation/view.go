@@ -23,9 +23,9 @@ func (c *Core) View(now time.Time) *View {
 		v.Clusters = append(v.Clusters, c.viewOf(p, now))
 	}
 	for _, o := range c.exports {
-		e := ExportView{Pool: o.Pool, Draining: o.Draining, Untold: o.untold()}
+		e := ExportView{Pool: o.Pool, Draining: o.Draining, Omitted: o.omitted()}
 		for _, p := range c.peers {
-			e.Acks = append(e.Acks, p.toldOf(o.Pool, now))
+			e.Acks = append(e.Acks, p.ackOf(o.Pool, now))
 		}
 		v.Exports = append(v.Exports, e)
 	}
@@ -146,8 +146,8 @@ func (c *Core) shown(cluster string, pool PoolKey) (Shown, string) {
 	return NotShown, ""
 }
 
-// toldOf returns the peer's state for one of our exports.
-func (p *peer) toldOf(pool PoolKey, now time.Time) ExportAck {
+// ackOf returns the peer's state for one of our exports.
+func (p *peer) ackOf(pool PoolKey, now time.Time) ExportAck {
 	t := ExportAck{Cluster: p.Name}
 	if !matches(p.Export, pool) {
 		t.State, t.Reason = Refused, "not exported to it"
@@ -156,7 +156,7 @@ func (p *peer) toldOf(pool PoolKey, now time.Time) ExportAck {
 	if t.State, t.Reason = p.state(now); t.State != Live {
 		return t
 	}
-	for _, v := range p.told {
+	for _, v := range p.acks {
 		if v.pool == pool {
 			t.State, t.Reason, t.Shown, t.ShownReason = v.state, v.reason, v.shown, v.why
 			return t

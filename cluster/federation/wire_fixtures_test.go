@@ -22,7 +22,7 @@ func TestWireFixtures(t *testing.T) {
 		message("ask", (&ask{session: 7, at: time.Second, beat: true, print: 9, wants: []want{{pool: pool, at: filter.Position{}, most: 1000}}}).append(nil)),
 		message("say", (&say{
 			session: 7, at: time.Second, held: time.Millisecond, boot: 8, seq: 3, lease: 5 * time.Second, leaving: true, replica: "b-0", secret: [8]byte{1, 2},
-			exports: []told{{Export: export}}, heard: []verdict{{pool: pool, state: Live, shown: NotShown, why: "kind not installed"}}, print: 10,
+			exports: []ack{{Export: export}}, heard: []verdict{{pool: pool, state: Live, shown: NotShown, why: "kind not installed"}}, print: 10,
 			served: []PoolKey{pool}, servedKnown: true,
 		}).append(nil)),
 		message("part", (&partOf{session: 7, pool: pool, part: []byte{1, 2, 3}}).append(nil)),

@@ -19,23 +19,23 @@ import (
 
 // Bus is a cluster.Bus over gossip and streams.
 type Bus struct {
-	opt     Options
-	files   certFiles
-	meta    atomic.Pointer[meta]
-	mlog    *memberlistLog
-	ring    *memberlist.Keyring
-	list    *memberlist.Memberlist
-	streams *stream.Streams
-	handler cluster.Handler
-	changed chan struct{}
-	nodes   roster
-	reaches func(id string) (now, ever bool) // of the handler
-	gone    departed
-	proofs  proofs
-	telling sync.Mutex // serializes announcements of members
-	leaving atomic.Bool
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	opt        Options
+	files      certFiles
+	meta       atomic.Pointer[meta]
+	mlog       *memberlistLog
+	ring       *memberlist.Keyring
+	list       *memberlist.Memberlist
+	streams    *stream.Streams
+	handler    cluster.Handler
+	changed    chan struct{}
+	nodes      roster
+	reaches    func(id string) (now, ever bool) // of the handler
+	gone       departed
+	proofs     proofs
+	announcing sync.Mutex // serializes announcements of members
+	leaving    atomic.Bool
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup
 
 	mu      sync.Mutex
 	joinErr error

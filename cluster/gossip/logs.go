@@ -15,7 +15,7 @@ type memberlistLog struct {
 	mu      sync.Mutex
 	refused map[string]uint64
 	udp     map[string]udpLoss // by member that UDP packets do not reach
-	said    map[string]repeat
+	repeats map[string]repeat
 }
 
 // repeat is a logged warning and the number of suppressed repeats.
@@ -63,7 +63,7 @@ var refusals = []struct{ part, reason string }{
 }
 
 func newMemberlistLog(log *slog.Logger) *memberlistLog {
-	return &memberlistLog{log: log, refused: map[string]uint64{}, udp: map[string]udpLoss{}, said: map[string]repeat{}}
+	return &memberlistLog{log: log, refused: map[string]uint64{}, udp: map[string]udpLoss{}, repeats: map[string]repeat{}}
 }
 
 // Write handles one line.
@@ -102,16 +102,16 @@ func (l *memberlistLog) Write(line []byte) (int, error) {
 func (l *memberlistLog) again(kind string, now time.Time) (log bool, more uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.said[kind]; !known && len(l.said) >= repeatKinds {
+	if _, known := l.repeats[kind]; !known && len(l.repeats) >= repeatKinds {
 		kind = "" // all other kinds together
 	}
-	r, known := l.said[kind]
+	r, known := l.repeats[kind]
 	if known && now.Sub(r.at) < repeatPause {
 		r.more++
-		l.said[kind] = r
+		l.repeats[kind] = r
 		return false, 0
 	}
-	l.said[kind] = repeat{at: now}
+	l.repeats[kind] = repeat{at: now}
 	return true, r.more
 }
 

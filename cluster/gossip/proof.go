@@ -84,7 +84,7 @@ func (p prover) Receive(from string, frame []byte) {
 
 func (p prover) prove(id string) {
 	if p.b.proofs.give(id) {
-		p.b.tell()
+		p.b.announce()
 	}
 }
 
@@ -97,13 +97,13 @@ type reacher interface {
 // suspectCheck is the time between two checks of a member that memberlist gave up.
 const suspectCheck = 100 * time.Millisecond
 
-// tell passes the members to the handler, one call at a time so that the latest view comes last. It
+// announce passes the members to the handler, one call at a time so that the latest view comes last. It
 // returns the peers to dial and when to call again. A member that memberlist gave up stays while its
 // streams deliver, and until its first streams are due: probes have fixed time limits, which a slow
 // link exceeds.
-func (b *Bus) tell() (peers []stream.Peer, again time.Duration) {
-	b.telling.Lock()
-	defer b.telling.Unlock()
+func (b *Bus) announce() (peers []stream.Peer, again time.Duration) {
+	b.announcing.Lock()
+	defer b.announcing.Unlock()
 	suspects := b.nodes.settle(func(id string, since time.Time) bool {
 		now, ever := b.reaches(id)
 		return now || !ever && time.Since(since) < proofWait
@@ -138,7 +138,7 @@ func (b *Bus) follow(ctx context.Context) {
 		case <-b.changed:
 		case <-later.C:
 		}
-		peers, again := b.tell()
+		peers, again := b.announce()
 		b.streams.SetPeers(peers)
 		if again > 0 {
 			later.Reset(again)

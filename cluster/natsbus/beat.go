@@ -57,7 +57,7 @@ func (b *Bus) heartbeat() heartbeat {
 }
 
 func (b *Bus) onBeat(msg *nats.Msg) {
-	m, ok := b.opened(msg, maxUnheard)
+	m, ok := b.opened(msg, maxUnproven)
 	if !ok || m.From == b.opt.Self.ID {
 		return
 	}
@@ -73,16 +73,16 @@ func (b *Bus) onBeat(msg *nats.Msg) {
 		b.count(refusedUnproven)
 	case !h.Answers:
 		b.count(refusedRelease)
-		b.old.say(b.opt.Logger, m.From, h.Version)
+		b.old.logOnce(b.opt.Logger, m.From, h.Version)
 	default:
 		b.unproven(process{m.From, m.Boot})
 		b.challenge(process{m.From, m.Boot}, challenge{})
 	}
 }
 
-// patience is how long messages of an unproven process are not counted as refusals: a new member's
+// beatTimeout is how long messages of an unproven process are not counted as refusals: a new member's
 // messages may be in transit before its answer.
-const patience = 2 * time.Second
+const beatTimeout = 2 * time.Second
 
 // unproven counts a message of a process that is not proven alive, or was not when it sealed the
 // message.
@@ -92,7 +92,7 @@ func (b *Bus) unproven(who process) {
 	now := time.Now()
 	since, waits := b.waiting[who]
 	switch {
-	case waits && now.Sub(since) > patience:
+	case waits && now.Sub(since) > beatTimeout:
 		b.refused[refusedUnproven]++
 	case !waits && len(b.waiting) >= maxOthers:
 		clear(b.waiting)
@@ -130,7 +130,7 @@ const (
 // oldRelease warns about members of an older release, at most once a minute.
 type oldRelease struct{ last atomic.Int64 }
 
-func (o *oldRelease) say(log *slog.Logger, id, version string) {
+func (o *oldRelease) logOnce(log *slog.Logger, id, version string) {
 	now := monotime.Now().UnixNano()
 	if last := o.last.Load(); now-last >= int64(time.Minute) && o.last.CompareAndSwap(last, now) {
 		log.Warn("member of an older release cannot prove its liveness, so no state is shared with it", "member", id, "version", version)

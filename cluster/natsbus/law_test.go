@@ -20,8 +20,8 @@ func TestWorkOfMessages(t *testing.T) {
 		testkit.Linear(t, name, func(n int) func() {
 			b := testkit.Repeated(n, head, "\x01", "")
 			return func() { // accepted or rejected
-				_, _ = sealed.open("s", b, maxUnheard)
-				_, _ = plain.open("s", b, maxUnheard)
+				_, _ = sealed.open("s", b, maxUnproven)
+				_, _ = plain.open("s", b, maxUnproven)
 				_, _ = parseHeartbeat(b)
 				_, _ = parseProof(b)
 			}

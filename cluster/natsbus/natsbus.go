@@ -184,8 +184,8 @@ func (b *Bus) onFrame(msg *nats.Msg) {
 	b.deliver(func() { b.handler.Receive(m.From, m.Content) })
 }
 
-// maxUnheard limits the size of heartbeats and proofs of unproven processes.
-const maxUnheard = 4 << 10
+// maxUnproven limits the size of heartbeats and proofs of unproven processes.
+const maxUnproven = 4 << 10
 
 // opened opens a message, or counts the reason why it could not. A message of an unproven process
 // may have at most unheard bytes.
@@ -202,7 +202,7 @@ func (b *Bus) opened(msg *nats.Msg, unheard int) (message, bool) {
 		b.count("replay")
 	case errors.Is(err, errAgain):
 		b.count(refusedRepeated)
-	case errors.Is(err, errEarly), errors.Is(err, errUnheard): // in transit before the proof, or replayed
+	case errors.Is(err, errEarly), errors.Is(err, errUnproven): // in transit before the proof, or replayed
 		b.unproven(process{m.From, m.Boot})
 	default:
 		b.count("key")

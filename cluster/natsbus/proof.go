@@ -104,7 +104,7 @@ func (b *Bus) challenge(who process, answer challenge) {
 
 // onProof handles another member's proof request or answer.
 func (b *Bus) onProof(msg *nats.Msg) {
-	m, ok := b.opened(msg, maxUnheard)
+	m, ok := b.opened(msg, maxUnproven)
 	if !ok {
 		return
 	}

@@ -26,14 +26,14 @@ const (
 )
 
 var (
-	errMessage = errors.New("natsbus: malformed message")
-	errKey     = errors.New("natsbus: sealed with an unknown key")
-	errClear   = errors.New("natsbus: not sealed")
-	errSeal    = errors.New("natsbus: seal is broken")
-	errAgain   = errors.New("natsbus: duplicate message")
-	errReplay  = errors.New("natsbus: message is too old to check for duplicates")
-	errUnheard = errors.New("natsbus: sender has not proved its liveness")
-	errEarly   = errors.New("natsbus: message was sealed before its sender proved its liveness")
+	errMessage  = errors.New("natsbus: malformed message")
+	errKey      = errors.New("natsbus: sealed with an unknown key")
+	errClear    = errors.New("natsbus: not sealed")
+	errSeal     = errors.New("natsbus: seal is broken")
+	errAgain    = errors.New("natsbus: duplicate message")
+	errReplay   = errors.New("natsbus: message is too old to check for duplicates")
+	errUnproven = errors.New("natsbus: sender has not proved its liveness")
+	errEarly    = errors.New("natsbus: message was sealed before its sender proved its liveness")
 )
 
 // A receiver requires every sender to prove once that it is alive, because its sealed messages may
@@ -211,7 +211,7 @@ func (s *sealer) opener(m *message, keyID [4]byte, subject string, unheard int) 
 	from := s.others[process{m.From, m.Boot}]
 	if from == nil {
 		if len(m.Content) > unheard {
-			return nil, nil, errUnheard
+			return nil, nil, errUnproven
 		}
 		return nil, s.keys[i].key, nil
 	}

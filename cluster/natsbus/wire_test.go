@@ -28,7 +28,7 @@ func TestSeal(t *testing.T) {
 	a := newTestSealer(t, "a", 7, key1, key2)
 	b := newTestSealer(t, "b", 8, key2, key1)
 	for i := range uint64(3) {
-		m, err := b.open("s", a.seal("s", []byte("hello")), maxUnheard)
+		m, err := b.open("s", a.seal("s", []byte("hello")), maxUnproven)
 		if err != nil || m.From != "a" || m.Boot != 7 || m.Number != i+1 || string(m.Content) != "hello" {
 			t.Fatalf("%+v, %v", m, err)
 		}
@@ -37,24 +37,24 @@ func TestSeal(t *testing.T) {
 	for i := range sealed {
 		bad := bytes.Clone(sealed)
 		bad[i] ^= 1
-		if _, err := b.open("s", bad, maxUnheard); err == nil {
+		if _, err := b.open("s", bad, maxUnproven); err == nil {
 			t.Errorf("accepted a message with byte %d changed", i)
 		}
 	}
-	if _, err := b.open("elsewhere", sealed, maxUnheard); !errors.Is(err, errSeal) {
+	if _, err := b.open("elsewhere", sealed, maxUnproven); !errors.Is(err, errSeal) {
 		t.Errorf("replayed on another subject: %v", err)
 	}
-	if _, err := newTestSealer(t, "c", 1, key2).open("s", sealed, maxUnheard); !errors.Is(err, errKey) {
+	if _, err := newTestSealer(t, "c", 1, key2).open("s", sealed, maxUnproven); !errors.Is(err, errKey) {
 		t.Errorf("unknown key: %v", err)
 	}
-	if _, err := newTestSealer(t, "c", 1).open("s", sealed, maxUnheard); !errors.Is(err, errKey) {
+	if _, err := newTestSealer(t, "c", 1).open("s", sealed, maxUnproven); !errors.Is(err, errKey) {
 		t.Errorf("no key: %v", err)
 	}
 	plain := newTestSealer(t, "c", 1).seal("s", []byte("hello"))
-	if _, err := b.open("s", plain, maxUnheard); !errors.Is(err, errClear) {
+	if _, err := b.open("s", plain, maxUnproven); !errors.Is(err, errClear) {
 		t.Errorf("not sealed: %v", err)
 	}
-	if m, err := newTestSealer(t, "d", 1).open("s", plain, maxUnheard); err != nil || string(m.Content) != "hello" {
+	if m, err := newTestSealer(t, "d", 1).open("s", plain, maxUnproven); err != nil || string(m.Content) != "hello" {
 		t.Errorf("without keys: %+v, %v", m, err)
 	}
 }
@@ -65,8 +65,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add(newTestSealer(f, "a", 7).seal("s", []byte("hello")))
 	plain := newTestSealer(f, "b", 7)
 	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
-		_, _ = s.open("s", b, maxUnheard)
-		if m, err := plain.open("s", b, maxUnheard); err == nil && m.From == "" {
+		_, _ = s.open("s", b, maxUnproven)
+		if m, err := plain.open("s", b, maxUnproven); err == nil && m.From == "" {
 			t.Error("opened a message without a sender")
 		}
 	})
@@ -152,7 +152,7 @@ func TestProof(t *testing.T) {
 	before := a.seal("s", []byte("before"))
 	open := func(s *sealer, sealed []byte) message {
 		t.Helper()
-		m, err := s.open("s", sealed, maxUnheard)
+		m, err := s.open("s", sealed, maxUnproven)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func FuzzProof(f *testing.F) {
 func TestOrder(t *testing.T) {
 	a, b := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1)
 	ask, _ := b.ask(process{"a", 7})
-	if m, err := b.open("ask", a.seal("ask", ask[:]), maxUnheard); err != nil || !b.prove(m, ask) {
+	if m, err := b.open("ask", a.seal("ask", ask[:]), maxUnproven); err != nil || !b.prove(m, ask) {
 		t.Fatal(err)
 	}
 	sealed := make([][]byte, window.Size+100)
@@ -255,12 +255,12 @@ func TestOrder(t *testing.T) {
 // TestUnknownPeers: large messages of unproven senders are not opened.
 func TestUnknownPeers(t *testing.T) {
 	a, b := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1)
-	for size, want := range map[int]error{100: nil, maxUnheard: errUnheard, 1 << 20: errUnheard} {
-		if m, err := b.open("s", a.seal("s", make([]byte, size)), maxUnheard); !errors.Is(err, want) || err == nil && !m.Unproven {
+	for size, want := range map[int]error{100: nil, maxUnproven: errUnproven, 1 << 20: errUnproven} {
+		if m, err := b.open("s", a.seal("s", make([]byte, size)), maxUnproven); !errors.Is(err, want) || err == nil && !m.Unproven {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
-	if _, err := b.open("s", a.seal("s", nil), 0); !errors.Is(err, errUnheard) {
+	if _, err := b.open("s", a.seal("s", nil), 0); !errors.Is(err, errUnproven) {
 		t.Errorf("frame of an unproven sender: %v", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestUnknownPeers(t *testing.T) {
 func BenchmarkRefuse(b *testing.B) {
 	a, us := newTestSealer(b, "a", 7, key1), newTestSealer(b, "b", 8, key1)
 	ask, _ := us.ask(process{"a", 7})
-	if m, err := us.open("ask", a.seal("ask", ask[:]), maxUnheard); err != nil || !us.prove(m, ask) {
+	if m, err := us.open("ask", a.seal("ask", ask[:]), maxUnproven); err != nil || !us.prove(m, ask) {
 		b.Fatal(err)
 	}
 	broken := func(s *sealer, size int) []byte {
@@ -287,8 +287,8 @@ func BenchmarkRefuse(b *testing.B) {
 		message []byte
 		unheard int
 	}{
-		{"heartbeat of a stranger", broken(stranger, 100), maxUnheard},
-		{"large heartbeat of a stranger", broken(stranger, 512<<10), maxUnheard},
+		{"heartbeat of a stranger", broken(stranger, 100), maxUnproven},
+		{"large heartbeat of a stranger", broken(stranger, 512<<10), maxUnproven},
 		{"large frame of a stranger", broken(stranger, 512<<10), 0},
 		{"large frame of a member", broken(a, 512<<10), 0},
 		{"again", taken, 0},

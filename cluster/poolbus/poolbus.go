@@ -179,7 +179,7 @@ func (b *Bus) update() {
 		b.o.Bus.Send(cluster.Envelope{Frame: message})
 	}
 	for _, n := range list {
-		n.p.tell(n)
+		n.p.announce(n)
 	}
 }
 
@@ -255,7 +255,7 @@ func (h handler) Receive(from string, message []byte) {
 	b := h.b
 	pool, frame, err := splitMessage(message)
 	if err == nil && len(pool) == 0 {
-		err = b.heard(from, frame)
+		err = b.received(from, frame)
 	}
 	p := (*b.parts.Load())[string(pool)]
 	switch {
@@ -269,8 +269,8 @@ func (h handler) Receive(from string, message []byte) {
 	}
 }
 
-// heard stores a member's announcement.
-func (b *Bus) heard(from string, announcement []byte) error {
+// received stores a member's announcement.
+func (b *Bus) received(from string, announcement []byte) error {
 	pools, err := readAnnouncement(announcement)
 	if err != nil {
 		return err
@@ -393,8 +393,8 @@ func (p *part) exit() {
 	}
 }
 
-// tell reports members and links to the pool's node. Only the loop calls it.
-func (p *part) tell(n news) {
+// announce reports members and links to the pool's node. Only the loop calls it.
+func (p *part) announce(n news) {
 	if !p.enter() {
 		return
 	}

@@ -181,8 +181,8 @@ func ackLine(e *link.OwnStatus) string {
 	if e.Draining {
 		parts = append(parts, "(draining)")
 	}
-	if e.Untold != "" {
-		parts = append(parts, "not exported: "+e.Untold)
+	if e.Omitted != "" {
+		parts = append(parts, "not exported: "+e.Omitted)
 	}
 	for _, t := range e.Acknowledged {
 		s := t.Cluster + ": " + t.State

@@ -32,7 +32,7 @@ rome     candidate, on trial  1         0          0 ms    0%
 
 // TestWriteHot checks that an incomplete list of hot prefixes is marked as such.
 func TestWriteHot(t *testing.T) {
-	st := &link.Status{Cluster: "a", Exports: []link.OwnStatus{{Pool: "ns/p", Hot: 7, HotNote: "partial: 2 prompts", Untold: "3 of 259 groups of model and role"}, {Pool: "ns/q", Hot: 8}}}
+	st := &link.Status{Cluster: "a", Exports: []link.OwnStatus{{Pool: "ns/p", Hot: 7, HotNote: "partial: 2 prompts", Omitted: "3 of 259 groups of model and role"}, {Pool: "ns/q", Hot: 8}}}
 	var out strings.Builder
 	writeFederation(&out, st)
 	for _, want := range []string{"ns/p    7 (partial: 2 prompts)", "not exported: 3 of 259 groups of model and role", "ns/q    8 "} {

@@ -79,7 +79,7 @@ func pdParts(st *server.PDStatus) []string {
 	if st.Split > 0 {
 		c := st.Computed
 		parts = append(parts,
-			fmt.Sprintf("prompts computed by prefill %d, another prefill %d, decode %d, not reported %d", c["first"], c["alternate"], c["decode"], c["untold"]),
+			fmt.Sprintf("prompts computed by prefill %d, another prefill %d, decode %d, not reported %d", c["first"], c["alternate"], c["decode"], c["unreported"]),
 			fmt.Sprintf("first tokens gained %.1f s, lost %.1f s", st.GainedS, st.LostS))
 	}
 	return parts

@@ -104,7 +104,7 @@ func TestAlternates(t *testing.T) {
 	if legs["ok"] < requests || well < requests || sick.Transfers().Read != 0 {
 		t.Errorf("prefill legs %v, %d KV transfers of the engine that works, %d of the other", legs, well, sick.Transfers().Read)
 	}
-	for _, by := range []string{"first", "alternate", "decode", "untold"} {
+	for _, by := range []string{"first", "alternate", "decode", "unreported"} {
 		sum += r.computed(by)
 	}
 	// A prefill that failed at the first engine counts for the alternate. A request that was sent
@@ -113,7 +113,7 @@ func TestAlternates(t *testing.T) {
 		t.Errorf("%d prompts were computed, %d by the endpoint named first, %d by an alternate; prefill legs %v", sum, r.computed("first"), alternate, legs)
 	}
 	r.prefill[1].SetFaults(faults.Faults{ErrorShare: 1, ErrorStatus: 500})
-	if got := r.chat(strings.Repeat("nobody to prefill ", 100)); got.status != http.StatusOK || r.computed("decode")+r.computed("untold") != 1 {
+	if got := r.chat(strings.Repeat("nobody to prefill ", 100)); got.status != http.StatusOK || r.computed("decode")+r.computed("unreported") != 1 {
 		t.Errorf("without a prefill engine: %+v, %d prompts computed by decode", got, r.computed("decode"))
 	}
 	r.settle()

@@ -154,8 +154,8 @@ func TestPrefillApart(t *testing.T) {
 			r.settle()
 			// Without a sidecar, no answer reports where the prompt was computed, and none is
 			// counted as split.
-			if n := r.metric(0, `grapevine_picker_prompts_computed_total{by="untold"}`); n != 3 {
-				t.Errorf("of 3 requests with a prefill endpoint and no sidecar %v are untold", n)
+			if n := r.metric(0, `grapevine_picker_prompts_computed_total{by="unreported"}`); n != 3 {
+				t.Errorf("of 3 requests with a prefill endpoint and no sidecar %v are unreported", n)
 			}
 			r.clean()
 		})

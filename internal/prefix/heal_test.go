@@ -118,7 +118,7 @@ func (l *lateFleet) run(e int, prompt []uint32, report, joined bool) {
 // compared counts comparisons of predictions with the engines' caches.
 type compared struct {
 	total, exact, over int
-	untold             int // short only by blocks that no request sent there since the replica joined
+	unreported             int // short only by blocks that no request sent there since the replica joined
 }
 
 func (c *compared) add(predicted, there int) {
@@ -157,7 +157,7 @@ func (l *lateFleet) serve(n int) (chosen, all compared) {
 			}
 			chosen.add(predicted, there)
 			if keys := l.keys(prompt[:there]); predicted < there && !l.touched[k][keys[predicted/pool.Block]] {
-				chosen.untold++
+				chosen.unreported++
 			}
 		}
 		report := l.matcher.Report(r, l.eps[e]) != ""
@@ -210,9 +210,9 @@ func TestLatecomerHeals(t *testing.T) {
 		first, firstAll := l.serve(1000) // ten seconds
 		then, thenAll := l.serve(500)
 		b := &l.matcher.budget
-		told := float64(first.exact) / float64(first.total-first.untold)
+		told := float64(first.exact) / float64(first.total-first.unreported)
 		t.Logf("%d engines: first 10 s %.1f%% exact (all engines %.1f%%), %.1f%% short by what nobody could tell, of the others %.1f%% exact; then %.1f%% (%.1f%%); %d requests asked",
-			n, 100*first.share(), 100*firstAll.share(), 100*float64(first.untold)/float64(first.total), 100*told, 100*then.share(), 100*thenAll.share(), b.asked.Load())
+			n, 100*first.share(), 100*firstAll.share(), 100*float64(first.unreported)/float64(first.total), 100*told, 100*then.share(), 100*thenAll.share(), b.asked.Load())
 		if told < .98 {
 			t.Errorf("%d engines: %.1f%% of the predictions of what has been told since are exact", n, 100*told)
 		}

@@ -53,7 +53,7 @@ func (r *Report) Text() string {
 // Computers are the metric labels for who computed a prompt that was to be prefilled remotely: the
 // first target, another one, the decode engine, or unknown. A proxy without a report may have had
 // the decode engine do it.
-var Computers = [...]string{"first", "alternate", "decode", "untold"}
+var Computers = [...]string{"first", "alternate", "decode", "unreported"}
 
 // By returns the index in Computers of who computed the prompt.
 func (r *Report) By() int {

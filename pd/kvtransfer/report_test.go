@@ -36,7 +36,7 @@ func FuzzReport(f *testing.F) {
 // TestComputers: who computed a prompt follows from the proxy's report, and a missing report does
 // not mean the first target.
 func TestComputers(t *testing.T) {
-	for text, want := range map[string]string{"0;failed=0;prefill_us=1;decode_us=1": "first", "2;failed=1;prefill_us=1": "alternate", "-1;failed=2;prefill_us=0": "decode", "": "untold", "x": "untold", "-2;failed=0": "untold"} {
+	for text, want := range map[string]string{"0;failed=0;prefill_us=1;decode_us=1": "first", "2;failed=1;prefill_us=1": "alternate", "-1;failed=2;prefill_us=0": "decode", "": "unreported", "x": "unreported", "-2;failed=0": "unreported"} {
 		r := ParseReport(text)
 		if got := Computers[r.By()]; got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)

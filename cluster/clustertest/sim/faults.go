@@ -26,14 +26,14 @@ func (w *World) Kill(i int) {
 		return
 	}
 	w.Stats.Kills++
-	w.tally(m)
+	w.count(m)
 	m.up = false
 	m.gen++
 	w.topology()
 }
 
-// tally adds the counters of a process that ends.
-func (w *World) tally(m *member) {
+// count adds the counters of a process that ends.
+func (w *World) count(m *member) {
 	st := m.core.Stats()
 	w.Stats.Relayed += st.Relayed
 	w.Stats.RelayMissed += st.RelayMissed

@@ -130,7 +130,7 @@ func RunPlan(p Plan) Result {
 	}
 	for _, m := range w.members {
 		if m.up {
-			w.tally(m)
+			w.count(m)
 		}
 	}
 	r.Stats, r.Failures = w.Stats, w.failures

@@ -27,7 +27,7 @@ type Controller struct {
 	memory    *memory
 	paces     map[object]*pace
 	failed    map[Name]string // problems reported to other clusters
-	told      *Local
+	published *Local
 	withdrawn bool      // settled is closed
 	over      int       // exports beyond the limit, as last logged
 	check     time.Time // when a missing permission counts; zero: none is missing
@@ -139,8 +139,8 @@ func (c *Controller) round(ctx context.Context) time.Time {
 		return c.check
 	}
 	p := desired(f)
-	if c.told == nil || !c.told.Equal(p.local) {
-		c.told = &p.local
+	if c.published == nil || !c.published.Equal(p.local) {
+		c.published = &p.local
 		c.o.Publish(p.local)
 	}
 	due := rounds{c: c, ctx: ctx, f: f, later: p.later, turn: c.o.Rank()}
@@ -291,7 +291,7 @@ func (r *rounds) soon(at time.Time) {
 
 func (r *rounds) parent(have *pool, want *parent) {
 	o := object{Name: have.Name}
-	if have.entry.says(want) && have.entries <= 1 {
+	if have.entry.equals(want) && have.entries <= 1 {
 		r.settled(o)
 		return
 	}
@@ -300,7 +300,7 @@ func (r *rounds) parent(have *pool, want *parent) {
 
 func (r *rounds) imported(n Name, have *import_, want *control) {
 	o := object{Name: n, imported: true}
-	if want == nil && (have == nil || have.entry == nil && !have.removable()) || want != nil && have != nil && have.entry.says(want) {
+	if want == nil && (have == nil || have.entry == nil && !have.removable()) || want != nil && have != nil && have.entry.equals(want) {
 		delete(r.c.failed, n)
 		r.settled(o)
 		return

@@ -68,8 +68,8 @@ type condition struct {
 	Since      time.Time `json:"lastTransitionTime"`
 }
 
-// says reports whether two conditions are equal, except for their time.
-func (c condition) says(o condition) bool {
+// equals reports whether two conditions are equal, except for their time.
+func (c condition) equals(o condition) bool {
 	c.Since = o.Since
 	return c == o && !o.Since.IsZero()
 }
@@ -125,12 +125,12 @@ func (p *parent) whole(controller string, n Name) bool {
 	return p.Ref == parentOf(controller, n, condition{}).Ref && !p.Conditions[0].Since.IsZero()
 }
 
-// says reports whether two entries have the same content.
-func (p *parent) says(o *parent) bool {
+// equals reports whether two entries have the same content.
+func (p *parent) equals(o *parent) bool {
 	if p == nil || o == nil {
 		return p == o
 	}
-	return p.Ref == o.Ref && p.Controller == o.Controller && slices.EqualFunc(p.Conditions, o.Conditions, condition.says)
+	return p.Ref == o.Ref && p.Controller == o.Controller && slices.EqualFunc(p.Conditions, o.Conditions, condition.equals)
 }
 
 // text is the content of an entry, for comparison.
@@ -191,11 +191,11 @@ type exporting struct {
 	Name string `json:"name"`
 }
 
-func (c *control) says(o *control) bool {
+func (c *control) equals(o *control) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return c.Name == o.Name && slices.Equal(c.Clusters, o.Clusters) && slices.EqualFunc(c.Conditions, o.Conditions, condition.says)
+	return c.Name == o.Name && slices.Equal(c.Clusters, o.Clusters) && slices.EqualFunc(c.Conditions, o.Conditions, condition.equals)
 }
 
 // lists reports whether the entry contains a cluster.

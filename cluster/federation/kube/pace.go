@@ -16,7 +16,7 @@ const (
 type pace struct {
 	differs time.Time // since when the object has differed from the plan; zero: it does not
 	wrote   time.Time // last successful write
-	said    string    // content of that write
+	content string    // content of that write
 	again   int       // consecutive times it was overwritten after that
 	failed  int       // consecutive failures
 	retry   time.Time // earliest next attempt
@@ -29,7 +29,7 @@ type pace struct {
 func (p *pace) problem(err error, now time.Time, o *Options) string {
 	if !kubeapi.IsForbidden(err) {
 		p.denied = time.Time{}
-		return toldProblem(err)
+		return writeProblem(err)
 	}
 	if p.denied.IsZero() {
 		p.denied = now
@@ -37,7 +37,7 @@ func (p *pace) problem(err error, now time.Time, o *Options) string {
 	if now.Sub(p.denied) < o.Grace {
 		return ""
 	}
-	return toldProblem(err)
+	return writeProblem(err)
 }
 
 // settled records that the object matches the plan.
@@ -62,7 +62,7 @@ func (p *pace) due(what string, turn int, now time.Time, o *Options) time.Time {
 	at := p.differs.Add(time.Duration(turn) * o.Stagger)
 	if !p.wrote.IsZero() {
 		wait := o.Pace / 100 // new content, soon after another write
-		if what == p.said {
+		if what == p.content {
 			wait = p.distance(o)
 		}
 		if next := p.wrote.Add(wait); next.After(at) {
@@ -86,10 +86,10 @@ func (p *pace) done(what string, err error, wrote bool, now time.Time) (reassert
 	if !wrote {
 		return false
 	}
-	reasserted = what == p.said
+	reasserted = what == p.content
 	if reasserted {
 		p.again++
 	}
-	p.wrote, p.said = now, what
+	p.wrote, p.content = now, what
 	return reasserted
 }

@@ -153,7 +153,7 @@ func desired(f *facts) plan {
 		if len(list) > 0 || have != nil && f.Settled && (have.entry != nil || f.owns(n)) {
 			p.imports[n] = f.control(n, list)
 		}
-		if own := list.of(f.Cluster); own != nil && f.tells(n) {
+		if own := list.of(f.Cluster); own != nil && f.reports(n) {
 			p.local.Exports = append(p.local.Exports, Export{n, own.draining})
 		}
 		if len(list) > 0 {
@@ -252,8 +252,8 @@ func (f *facts) exported(n Name) bool {
 	return served && problem == "" || !served && o.entry != nil
 }
 
-// tells reports whether this replica publishes the export of a pool.
-func (f *facts) tells(n Name) bool {
+// reports reports whether this replica publishes the export of a pool.
+func (f *facts) reports(n Name) bool {
 	_, served := f.serves[n]
 	return served
 }
@@ -296,7 +296,7 @@ func (f *facts) own(n Name, have *control, p *plan) (exporter, bool) {
 		return own, true
 	case !have.lists(f.Cluster):
 		return own, false
-	case !f.tells(n):
+	case !f.reports(n):
 		return have.stated(f.Cluster), true // the group that serves the pool decides
 	}
 	own.draining = true
@@ -393,7 +393,7 @@ func (f *facts) held(n Name, want *control) FoundImport {
 			h.Clusters = append(h.Clusters, c.Name)
 		}
 		slices.Sort(h.Clusters)
-		if i.entry.says(want) {
+		if i.entry.equals(want) {
 			return h
 		}
 	}

@@ -271,7 +271,7 @@ func TestUnsettled(t *testing.T) {
 		f.member("b", false).Silent = true
 		f.Settled = false
 	})
-	if got := desired(f).parents[llama]; !got.says(f.pools[llama].entry) {
+	if got := desired(f).parents[llama]; !got.equals(f.pools[llama].entry) {
 		t.Errorf("entry is %+v", got)
 	}
 	f.pools[llama].entry = nil
@@ -388,7 +388,7 @@ func FuzzObjects(f *testing.F) {
 		}
 		body, err2 := json.Marshal(map[string]any{"status": map[string]any{"parents": list}})
 		again, err3 := r.pool(body)
-		if err != nil || err2 != nil || err3 != nil || again.entries != 1 || len(list)-1 != len(p.parents)-p.entries || !again.entry.says(e) {
+		if err != nil || err2 != nil || err3 != nil || again.entries != 1 || len(list)-1 != len(p.parents)-p.entries || !again.entry.equals(e) {
 			t.Errorf("%v %v %v: %s became %s", err, err2, err3, p.parents, list)
 		}
 	})

@@ -222,7 +222,7 @@ func (s *sim) round(w *simWriter) {
 		return
 	}
 	for n, want := range p.parents {
-		if have := w.pools[n]; !have.entry.says(want) {
+		if have := w.pools[n]; !have.entry.equals(want) {
 			s.write(w, object{Name: n}, want.text(), func() {
 				if o := w.server.pools[n]; o.uid == have.uid {
 					o.parents[w.o.Controller] = want
@@ -235,7 +235,7 @@ func (s *sim) round(w *simWriter) {
 	}
 	for n, want := range p.imports {
 		have := w.imports[n]
-		if want == nil && (have == nil || have.entry == nil && !have.removable()) || want != nil && have != nil && have.entry.says(want) {
+		if want == nil && (have == nil || have.entry == nil && !have.removable()) || want != nil && have != nil && have.entry.equals(want) {
 			continue
 		}
 		s.write(w, object{Name: n, imported: true}, want.text(), func() { s.apply(w, n, have, want) })

@@ -48,12 +48,12 @@ func (c *Controller) Status() Status {
 	c.mu.Lock()
 	s := c.state.Status
 	c.mu.Unlock()
-	s.Problems = slices.Concat(trouble("InferencePools", c.pools.State()), trouble(kindImport+"s", c.imports.State()), s.Problems)
+	s.Problems = slices.Concat(readProblems("InferencePools", c.pools.State()), readProblems(kindImport+"s", c.imports.State()), s.Problems)
 	return s
 }
 
-// trouble returns why objects cannot be read.
-func trouble(about string, st kubeapi.State) []string {
+// readProblems returns why objects cannot be read.
+func readProblems(about string, st kubeapi.State) []string {
 	switch {
 	case st.Absent():
 		return []string{about + ": the kind is not installed, waiting for it"}

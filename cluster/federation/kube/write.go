@@ -39,7 +39,7 @@ func (w *writer) parent(ctx context.Context, was *pool, want *parent) (wrote boo
 		if fresh.uid != was.uid || fresh.asked != was.asked || fresh.export != was.export || fresh.generation != was.generation || fresh.deleted != was.deleted {
 			return false, errMoved
 		}
-		if fresh.entry.says(want) && fresh.entries <= 1 {
+		if fresh.entry.equals(want) && fresh.entries <= 1 {
 			return false, nil
 		}
 		list, err := w.withEntry(fresh.parents, want)
@@ -131,9 +131,9 @@ func (w *writer) object(n Name, notes map[string]string) map[string]any {
 	return map[string]any{"apiVersion": imports.Group + "/" + imports.Version, "kind": kindImport, "metadata": m}
 }
 
-// toldProblem converts a write error to a reason for other clusters. It contains only the kind of
+// writeProblem converts a write error to a reason for other clusters. It contains only the kind of
 // error, no names or permissions of this cluster.
-func toldProblem(err error) string {
+func writeProblem(err error) string {
 	switch code := kubeapi.CodeOf(err); {
 	case err == nil, errors.Is(err, errMoved):
 		return ""

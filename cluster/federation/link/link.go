@@ -287,7 +287,7 @@ func (l *Link) publish(now time.Time) {
 	l.current.Store(v)
 	for _, c := range v.Clusters {
 		if c.Several && !l.several[c.Name] {
-			l.o.Log.Error("cluster name is used by several replica groups", "cluster", c.Name, "reason", severalSaid)
+			l.o.Log.Error("cluster name is used by several replica groups", "cluster", c.Name, "reason", severalGroups)
 		}
 		l.several[c.Name] = c.Several
 		if was, known := l.logged[c.Name]; known && was == c.State {

@@ -167,7 +167,7 @@ func (n *natsLink) send(m federation.Send) {
 		if p.asked.IsZero() {
 			p.asked = now
 		}
-		if now.Sub(p.asked) > stickyPatience {
+		if now.Sub(p.asked) > stickyTimeout {
 			p.sticky, p.asked = "", time.Time{}
 		} else {
 			to = n.prefix + "." + m.Cluster + ".at." + p.sticky
@@ -180,8 +180,8 @@ func (n *natsLink) send(m federation.Send) {
 	}
 }
 
-// stickyPatience is how long a silent replica is asked before any other.
-const stickyPatience = 1500 * time.Millisecond
+// stickyTimeout is how long a silent replica is asked before any other.
+const stickyTimeout = 1500 * time.Millisecond
 
 // A sealed message has these parts: version, kind of target (1: an ask to any replica, answered by
 // name), the sender's cluster and replica, its boot, the message's number, then the sealed content.
@@ -293,7 +293,7 @@ func (n *natsLink) receive(m *nats.Msg) {
 func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason string) {
 	p := n.pairs[e.cluster]
 	if p == nil {
-		return nil, federation.RefusedStranger
+		return nil, federation.RefusedUnknown
 	}
 	name, senders := fmt.Sprintf("%s %x", e.replica, e.boot), p.senders[0]
 	if toAny(subject) {

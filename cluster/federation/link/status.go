@@ -64,7 +64,7 @@ type OwnStatus struct {
 	Hot          int         `json:"hot_blocks"`
 	HotNote      string      `json:"hot_note,omitempty"` // why the set is incomplete
 	Acknowledged []AckStatus `json:"told"`
-	Untold       string      `json:"untold,omitempty"` // parts that do not fit in messages
+	Omitted      string      `json:"omitted,omitempty"` // parts that do not fit in messages
 }
 
 // AckStatus is another cluster's state for one of our exports.
@@ -128,7 +128,7 @@ func (l *Link) StatusOf(v *federation.View) *Status {
 		}
 		one.State, one.Reason = shown(c.State, c.Reason, c.Until, now)
 		if c.Several {
-			one.Several, one.Reason = true, strings.TrimPrefix(one.Reason+"; "+severalSaid, "; ")
+			one.Several, one.Reason = true, strings.TrimPrefix(one.Reason+"; "+severalGroups, "; ")
 		}
 		for _, p := range c.Pools {
 			one.Pools = append(one.Pools, poolStatus(p, now))
@@ -141,8 +141,8 @@ func (l *Link) StatusOf(v *federation.View) *Status {
 	return s
 }
 
-// severalSaid is the problem if several replica groups use a cluster's name.
-const severalSaid = "several replica groups use this name: two clusters have it, or its replicas cannot reach each other"
+// severalGroups is the problem if several replica groups use a cluster's name.
+const severalGroups = "several replica groups use this name: two clusters have it, or its replicas cannot reach each other"
 
 // shown returns a state and its reason as of now.
 func shown(state federation.State, reason string, until, now time.Time) (string, string) {
@@ -168,7 +168,7 @@ func poolStatus(p *federation.Remote, now time.Time) PoolStatus {
 }
 
 func ownStatus(o *federation.ExportView, hot *filter.Hot) OwnStatus {
-	s := OwnStatus{Pool: o.Pool.String(), Draining: o.Draining, Untold: o.Untold}
+	s := OwnStatus{Pool: o.Pool.String(), Draining: o.Draining, Omitted: o.Omitted}
 	if hot != nil {
 		s.Hot = hot.Len()
 	}
@@ -202,7 +202,7 @@ func line(v *federation.View, now time.Time) string {
 	if len(several) > 0 {
 		parts = append(parts, "several replica groups are named "+strings.Join(several, ", "))
 	}
-	if n := untold(v); n > 0 {
+	if n := omitted(v); n > 0 {
 		parts = append(parts, count(n, "export")+" not known everywhere")
 	}
 	if v.Secret == nil {
@@ -211,8 +211,8 @@ func line(v *federation.View, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
-// untold counts exports that are missing at a cluster that may see them.
-func untold(v *federation.View) (n int) {
+// omitted counts exports that are missing at a cluster that may see them.
+func omitted(v *federation.View) (n int) {
 	for i := range v.Exports {
 		if slices.ContainsFunc(v.Exports[i].Acks, func(t federation.ExportAck) bool { return t.State == federation.Silent }) {
 			n++

@@ -40,7 +40,7 @@ func (c *Core) period() time.Duration {
 // beat sends heartbeats, unless all peers were sent another frame since the last ones.
 func (c *Core) beat() {
 	// Peers expect the period announced last, even if the group has grown since.
-	if due := min(c.g.Spoke+c.every, c.lastBeat+(1+skipBeats)*c.every); c.g.Now < due && c.lastBeat > 0 && !c.wants() {
+	if due := min(c.g.LastSent+c.every, c.lastBeat+(1+skipBeats)*c.every); c.g.Now < due && c.lastBeat > 0 && !c.wants() {
 		c.nextBeat = due
 		return
 	}

@@ -114,7 +114,7 @@ func TestUnknownStatesAreSeen(t *testing.T) {
 	for _, e := range b.Drain() {
 		a.Receive("b", e.Frame)
 	}
-	if n := a.Peers()[0].Strangers; n != 1 {
+	if n := a.Peers()[0].UnknownStates; n != 1 {
 		t.Errorf("%d unknown states", n)
 	}
 	if n := a.Stats().Refused[group.RefusedState]; n != 1 {

@@ -152,8 +152,8 @@ func (c *Core) SourcesTransferred() bool {
 	if up, _ := c.g.Reachable(); up == 0 {
 		return true
 	}
-	untold := func(p *peer) bool { return p.Up && !p.told }
-	if c.g.Now-c.leftAt < 4*c.g.Opt.Lease && slices.ContainsFunc(c.peers, untold) {
+	unreported := func(p *peer) bool { return p.Up && !p.acknowledged }
+	if c.g.Now-c.leftAt < 4*c.g.Opt.Lease && slices.ContainsFunc(c.peers, unreported) {
 		return false
 	}
 	for _, l := range c.logs.List {

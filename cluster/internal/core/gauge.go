@@ -133,19 +133,19 @@ func (g *Gauge) flush() {
 		v, ok := g.own[k]
 		add := entrySize(k, v)
 		if size > 0 && size+add > group.MaxFrame/2 {
-			g.tell(entries)
+			g.publish(entries)
 			entries, size = entries[:0], 0
 		}
 		size += add
 		entries = append(entries, group.GaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
 	}
-	g.tell(entries)
+	g.publish(entries)
 	g.dirty = g.dirty[:0]
 	clear(g.isDirty)
 }
 
-// tell broadcasts an update.
-func (g *Gauge) tell(entries []group.GaugeEntry) {
+// publish broadcasts an update.
+func (g *Gauge) publish(entries []group.GaugeEntry) {
 	m := group.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1, Entries: entries}
 	g.ver++
 	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGauge)))

@@ -9,14 +9,14 @@ import (
 // peer is this member's view of another, except for logs.
 type peer struct {
 	*group.Peer
-	lastSeq    uint64        // number of its last beat
-	lastSent   uint64        // Sent of its last beat
-	lastSentAt time.Duration // when that beat arrived
-	app        string
-	strangers  int           // states that only the peer has
-	met        bool          // it was up once
-	told       bool          // it acknowledged that this member leaves
-	every      time.Duration // between its heartbeats, as announced; 0 for older members
+	lastSeq       uint64        // number of its last beat
+	lastSent      uint64        // Sent of its last beat
+	lastSentAt    time.Duration // when that beat arrived
+	app           string
+	unknownStates int           // states that only the peer has
+	met           bool          // it was up once
+	acknowledged  bool          // it acknowledged that this member leaves
+	every         time.Duration // between its heartbeats, as announced; 0 for older members
 
 	major   byte          // of its last frame with another major version
 	majorAt time.Duration // when that frame arrived; 0 if none did
@@ -157,7 +157,7 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 	p.lastSeq = m.Seq
 	if m.Echo > 0 {
 		c.measure(p, time.Duration(m.Echo)*time.Microsecond, time.Duration(m.Hold)*time.Microsecond)
-		p.told = p.told || c.g.Leaving && m.Echo >= micros(c.leftAt)
+		p.acknowledged = p.acknowledged || c.g.Leaving && m.Echo >= micros(c.leftAt)
 	}
 	p.lastSent, p.lastSentAt = m.Sent, max(c.g.Now, 1)
 	p.every = time.Duration(min(m.Every, micros(time.Minute))) * time.Microsecond
@@ -200,7 +200,7 @@ func (c *Core) measure(p *peer, echo, hold time.Duration) {
 
 // compareStates requests gauges that are incomplete here.
 func (c *Core) compareStates(p *peer, states []group.StateInfo) {
-	p.strangers, p.lists = 0, make([]bool, len(c.gauges))
+	p.unknownStates, p.lists = 0, make([]bool, len(c.gauges))
 	stated := make([]uint64, len(c.logs.List))
 	for _, s := range states {
 		known := false
@@ -221,7 +221,7 @@ func (c *Core) compareStates(p *peer, states []group.StateInfo) {
 			}
 		}
 		if !known {
-			p.strangers++
+			p.unknownStates++
 		}
 	}
 	for i, l := range c.logs.List {

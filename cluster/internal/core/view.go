@@ -21,9 +21,9 @@ type PeerView struct {
 	Least   time.Duration // the least measured round trip: the delay of the link itself
 	// Foreign is the peer's major protocol version if it differs from this member's; otherwise 0.
 	Foreign byte
-	// Strangers counts the states that only the peer has.
-	Strangers int
-	Traffic   []group.Traffic // by state, as in States
+	// UnknownStates counts the states that only the peer has.
+	UnknownStates int
+	Traffic       []group.Traffic // by state, as in States
 }
 
 // Peers returns a view of every peer, by ID.
@@ -32,7 +32,7 @@ func (c *Core) Peers() []PeerView {
 	for _, p := range c.peers {
 		v := PeerView{
 			Member: p.Member, Link: p.Link, Alive: p.Alive, Up: p.Up, Met: p.met, For: c.g.Now - p.Since,
-			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT.Smoothed, Least: p.RTT.Least, Strangers: p.strangers,
+			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT.Smoothed, Least: p.RTT.Least, UnknownStates: p.unknownStates,
 			Traffic: append([]group.Traffic(nil), p.Traffic...),
 		}
 		if c.foreign(p) {

@@ -18,7 +18,7 @@ type Group struct {
 	Phase    Phase
 	Stats    Stats
 
-	Spoke time.Duration // when a frame was last sent to all peers
+	LastSent time.Duration // when a frame was last sent to all peers
 
 	asks  uint64
 	names []string // of all states, by index; names[0] is ""
@@ -151,7 +151,7 @@ func (g *Group) Broadcast(class Class, state int, frame []byte) {
 	if len(g.Peers) == 0 {
 		return
 	}
-	g.Spoke = g.Now
+	g.LastSent = g.Now
 	for _, p := range g.Peers {
 		g.count(p, state, frame)
 	}

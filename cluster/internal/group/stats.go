@@ -45,7 +45,7 @@ type Stats struct {
 	PushDropped        uint64 // live deltas dropped because the queue was full
 	Broken             uint64 // deltas that the store rejected
 	Lost               uint64 // sequence numbers that could not be recovered
-	StrangeSources     uint64 // claims about sources that this replica does not share
+	UnknownSources     uint64 // claims about sources that this replica does not share
 	RangesAsked        uint64
 	SnapshotsAsked     uint64
 	SnapshotsLoaded    uint64

@@ -40,7 +40,7 @@ const nickAfter = time.Second
 // hasNick reports whether p can resolve the nick of s in incarnation inc.
 func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
 	knows := l.of(p).claims[s.slot].pos.Inc == inc ||
-		(numbers(p) && l.of(p).full && s.told.Inc == inc && l.g.Now-s.begunAt > nickAfter)
+		(numbers(p) && l.of(p).full && s.lastClaim.Inc == inc && l.g.Now-s.begunAt > nickAfter)
 	return p.Minor >= group.MinorNicks && knows && l.table.Load().byNick[uint32(s.hash)] == s
 }
 

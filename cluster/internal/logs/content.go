@@ -19,7 +19,7 @@ type content struct {
 	push    []group.Entry // applied, not yet sent to peers
 	pushInc uint64
 	pushLen int
-	tally   group.DeltaCounts
+	counts  group.DeltaCounts
 	todo    todo
 	isFresh bool // in the list that collect processes
 	gone    bool // no longer shared
@@ -29,10 +29,10 @@ type content struct {
 type todo uint8
 
 const (
-	todoPush  todo = 1 << iota // deltas are ready to push
-	todoCheck                  // a delta is missing
-	todoDrain                  // more pending deltas can be applied now
-	todoTell                   // peers must be informed of a change that was not pushed
+	todoPush     todo = 1 << iota // deltas are ready to push
+	todoCheck                     // a delta is missing
+	todoDrain                     // more pending deltas can be applied now
+	todoAnnounce                  // peers must be informed of a change that was not pushed
 )
 
 // remind adds s to collect's list if it has work, and returns when the work is due. The caller
@@ -118,7 +118,7 @@ func (l *Log) attend(s *source) {
 	if s.todo&todoCheck != 0 {
 		l.watchSource(s)
 	}
-	if s.todo&todoTell != 0 {
+	if s.todo&todoAnnounce != 0 {
 		l.announce(s)
 	}
 	if s.todo&todoDrain != 0 {

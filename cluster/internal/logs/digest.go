@@ -26,9 +26,9 @@ func (s *source) claim() group.Claim {
 
 // announce queues a claim about s for all peers.
 func (l *Log) announce(s *source) {
-	if !s.tell {
-		s.tell = true
-		l.telling = append(l.telling, s)
+	if !s.claimQueued {
+		s.claimQueued = true
+		l.announcing = append(l.announcing, s)
 		l.nextDigest = min(l.nextDigest, max(l.g.Now, l.lastDigest+l.g.Opt.Digest))
 	}
 }
@@ -37,8 +37,8 @@ func (l *Log) announce(s *source) {
 // locked.
 func (l *Log) exceptions(s *source) {
 	// A follower adopts a new incarnation and need not announce it.
-	begun := s.pos.Inc != s.told.Inc && (s.reading || !l.opt.Owned || s.pos.Lost > 0)
-	if begun || (s.pos.Lost != s.told.Lost && s.pos.Inc == s.told.Inc) || s.claimsReading() != s.announced {
+	begun := s.pos.Inc != s.lastClaim.Inc && (s.reading || !l.opt.Owned || s.pos.Lost > 0)
+	if begun || (s.pos.Lost != s.lastClaim.Lost && s.pos.Inc == s.lastClaim.Inc) || s.claimsReading() != s.announced {
 		l.announce(s)
 	}
 }
@@ -52,20 +52,20 @@ func (l *Log) sendDigests() {
 	l.lastDigest, l.nextDigest = l.g.Now, group.Never
 	m := group.Digests{Name: []byte(l.name), Version: l.version}
 	var told []*source
-	telling := l.telling
-	l.telling = nil
+	telling := l.announcing
+	l.announcing = nil
 	for _, s := range telling {
 		l.enter(s)
 		was := s.announced
 		if s.announced = s.claimsReading(); s.pos.Known() || s.announced != was {
-			if s.told.Inc != s.pos.Inc {
+			if s.lastClaim.Inc != s.pos.Inc {
 				s.begunAt = l.g.Now
 			}
-			s.told, s.toldAt = s.pos, l.g.Now
+			s.lastClaim, s.lastClaimAt = s.pos, l.g.Now
 			m.Claims = append(m.Claims, s.claim())
 			told = append(told, s)
 		}
-		s.tell = false // not earlier: a claim made here would look unsent
+		s.claimQueued = false // not earlier: a claim made here would look unsent
 		l.leave(s)
 	}
 	if len(m.Claims) > 0 {
@@ -82,7 +82,7 @@ const checksPerAudit = 5
 // checkDue reports whether the next broadcast of deltas should carry a check of s. s is locked.
 func (l *Log) checkDue(s *source) bool {
 	last := s.push[len(s.push)-1].Last
-	if s.pos.Lost > 0 || last+1 != s.pos.Next || s.told.Inc != s.pos.Inc || s.told.Lost > 0 || l.g.Now-s.toldAt < l.g.Opt.FullDigest/checksPerAudit {
+	if s.pos.Lost > 0 || last+1 != s.pos.Next || s.lastClaim.Inc != s.pos.Inc || s.lastClaim.Lost > 0 || l.g.Now-s.lastClaimAt < l.g.Opt.FullDigest/checksPerAudit {
 		return false
 	}
 	for _, p := range l.g.Peers {
@@ -99,11 +99,11 @@ func (l *Log) audit() {
 	l.nextAudit = group.Never
 	for _, s := range l.order {
 		s.lock()
-		moved, lossy := s.pos != s.told, s.pos.Lost > 0
+		moved, lossy := s.pos != s.lastClaim, s.pos.Lost > 0
 		s.unlock()
 		switch {
 		case !moved || !l.publishes(s):
-		case lossy || l.g.Now-s.toldAt > l.g.Opt.FullDigest*3/2:
+		case lossy || l.g.Now-s.lastClaimAt > l.g.Opt.FullDigest*3/2:
 			l.announce(s)
 		default:
 			l.nextAudit = l.g.Now + l.g.Opt.FullDigest
@@ -187,7 +187,7 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 		cl := &m.Claims[k]
 		s := l.sources[string(cl.Source)]
 		if s == nil {
-			l.g.Stats.StrangeSources++
+			l.g.Stats.UnknownSources++
 			continue
 		}
 		if m.Full {
@@ -282,7 +282,7 @@ func (s *source) holds(h *heldClaim) (equal, ok bool) {
 
 // announceChanged queues a claim about s if the position differs from the last claim.
 func (l *Log) announceChanged(s *source) {
-	if s.pos != s.told {
+	if s.pos != s.lastClaim {
 		l.announce(s)
 	}
 }

@@ -51,7 +51,7 @@ type Log struct {
 	mesh    bool
 
 	pushing     []*source
-	telling     []*source // queued claims
+	announcing  []*source // queued claims
 	flushAt     time.Duration
 	nextDigest  time.Duration // when to send queued claims; Never if there are none
 	lastDigest  time.Duration
@@ -99,20 +99,20 @@ type source struct {
 	word      word
 	pushing   bool // in the log's list of sources with deltas to push
 
-	owner     *group.Peer // nil: this member
-	role      Role
-	reading   bool          // the application reads the stream
-	moving    bool          // in the list of sources whose role is checked next
-	waits     bool          // in the list of sources whose role also depends on time
-	orphan    time.Duration // since when no reachable member reads it; 0 if one does
-	tell      bool          // a claim is queued
-	told      Position      // last claimed to all peers
-	toldAt    time.Duration
-	begunAt   time.Duration // when its incarnation was first claimed
-	announced bool          // Reading bit of the last claim
-	published bool          // at the last flush
-	tip       bool          // moved since readers were sent its position
-	sentAll   uint64        // number of the last broadcast frame that named it
+	owner       *group.Peer // nil: this member
+	role        Role
+	reading     bool          // the application reads the stream
+	moving      bool          // in the list of sources whose role is checked next
+	waits       bool          // in the list of sources whose role also depends on time
+	orphan      time.Duration // since when no reachable member reads it; 0 if one does
+	claimQueued bool          // a claim is queued
+	lastClaim   Position      // last claimed to all peers
+	lastClaimAt time.Duration
+	begunAt     time.Duration // when its incarnation was first claimed
+	announced   bool          // Reading bit of the last claim
+	published   bool          // at the last flush
+	tip         bool          // moved since readers were sent its position
+	sentAll     uint64        // number of the last broadcast frame that named it
 
 	inCheck bool
 	behind  time.Duration // since when a peer is known to be ahead and nothing has arrived; 0 if none is
@@ -231,7 +231,7 @@ func (l *Log) forget(want map[string]bool) {
 		l.endLoad(s)
 		l.dropSnaps(s)
 		s.gone = true
-		s.tally.AddTo(&l.g.Stats)
+		s.counts.AddTo(&l.g.Stats)
 		l.leave(s)
 		s.inCheck = false
 		for _, p := range l.g.Peers {
@@ -248,7 +248,7 @@ func (l *Log) forget(want map[string]bool) {
 	unwanted := func(s *source) bool { return !want[s.name] }
 	l.checks = slices.DeleteFunc(l.checks, unwanted)
 	l.pushing = slices.DeleteFunc(l.pushing, unwanted)
-	l.telling = slices.DeleteFunc(l.telling, unwanted)
+	l.announcing = slices.DeleteFunc(l.announcing, unwanted)
 	l.order = slices.DeleteFunc(l.order, unwanted)
 }
 
@@ -271,7 +271,7 @@ func (l *Log) Reading(source string, reading bool) {
 		s.reading, s.word = reading, word{}
 		l.reassign(s)
 		l.leave(s)
-		if s.tell {
+		if s.claimQueued {
 			l.nextDigest = l.g.Now
 		}
 	}
@@ -293,7 +293,7 @@ func (l *Log) Append(d Delta) Verdict {
 	defer l.leave(s)
 	d.Local = true
 	v = l.take(s, d)
-	s.tally.Appended[v]++
+	s.counts.Appended[v]++
 	return v
 }
 
@@ -315,7 +315,7 @@ func (l *Log) AppendNext(now time.Duration, d Delta) (v Verdict, due time.Durati
 	}
 	d.Local = true
 	v = l.ingest(now, s, d)
-	s.tally.Appended[v]++
+	s.counts.Appended[v]++
 	return v, l.remind(now, s), true
 }
 

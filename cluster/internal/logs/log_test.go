@@ -306,8 +306,8 @@ func TestClaimedOnce(t *testing.T) {
 				}
 			}
 		}
-		if claims != 1 || len(l.telling) > 0 {
-			t.Errorf("%d: %d claims sent, %d queued", i, claims, len(l.telling))
+		if claims != 1 || len(l.announcing) > 0 {
+			t.Errorf("%d: %d claims sent, %d queued", i, claims, len(l.announcing))
 		}
 	}
 }

@@ -23,17 +23,17 @@ func (l *Log) take(s *source, d Delta) Verdict {
 func (l *Log) ingest(now time.Duration, s *source, d Delta) Verdict {
 	switch {
 	case d.Inc < s.pos.Inc:
-		s.tally.StaleDeltas++
+		s.counts.StaleDeltas++
 		return Stale
 	case d.Last < s.pos.Next:
 		return Already
 	case d.First < s.pos.Next:
-		s.tally.Straddled++
+		s.counts.Straddled++
 		s.todo |= todoCheck
 		return Gap
 	case d.First > s.pos.Next:
 		if !s.pend.add(d, max(s.room, l.g.Opt.PendingBytes)) {
-			s.tally.PendingDropped++
+			s.counts.PendingDropped++
 		}
 		s.todo |= todoCheck
 		return Gap
@@ -47,7 +47,7 @@ func (l *Log) ingest(now time.Duration, s *source, d Delta) Verdict {
 func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 	next := d.Last + 1
 	if err := l.store.Apply(d); err != nil {
-		s.tally.Broken++
+		s.counts.Broken++
 		s.pos.Lost += next - s.pos.Next
 		s.pos.Next = next
 		l.touch(now, s)
@@ -69,7 +69,7 @@ func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 func (l *Log) retain(s *source, d Delta) {
 	if len(d.Payload) > MaxPayload {
 		s.ring.clear()
-		s.todo |= todoTell
+		s.todo |= todoAnnounce
 		return
 	}
 	// A payload from a peer shares a frame with many others, which it would keep in memory.
@@ -82,8 +82,8 @@ func (l *Log) retain(s *source, d Delta) {
 		s.push, s.pushLen, s.pushInc = s.push[:0], 0, d.Inc
 	}
 	if s.pushLen+len(d.Payload) > l.g.Opt.PendingBytes {
-		s.tally.PushDropped++
-		s.todo |= todoTell
+		s.counts.PushDropped++
+		s.todo |= todoAnnounce
 		return
 	}
 	s.push = append(s.push, e)
@@ -174,7 +174,7 @@ func (l *Log) Deliver(now time.Duration, m *group.Deltas) (due time.Duration) {
 
 func (l *Log) ingestGroup(now time.Duration, s *source, g *group.DeltaRun) {
 	for _, e := range g.Entries {
-		s.tally.Merged[l.ingest(now, s, Delta{
+		s.counts.Merged[l.ingest(now, s, Delta{
 			Source: s.name, Inc: g.Inc, First: e.First, Last: e.Last, Payload: e.Payload,
 		})]++
 	}
@@ -232,7 +232,7 @@ func (l *Log) flush() {
 				if l.follows(p, s) && l.readsAll(p, s.push) {
 					per[i] = append(per[i], l.deltasFor(p, s))
 				} else {
-					l.tellBeside(p, s)
+					l.announceToo(p, s)
 				}
 			}
 		}
@@ -247,8 +247,8 @@ func (l *Log) flush() {
 	}
 }
 
-// tellBeside queues the position of s for p, which is not sent its deltas.
-func (l *Log) tellBeside(p *group.Peer, s *source) {
+// announceToo queues the position of s for p, which is not sent its deltas.
+func (l *Log) announceToo(p *group.Peer, s *source) {
 	switch {
 	case l.tipped(p, s):
 		s.tip = true
@@ -285,7 +285,7 @@ type outgoing struct {
 func (l *Log) checked(g outgoing) outgoing {
 	if s := g.s; l.checkDue(s) {
 		g.check, g.sum = true, s.digest.Fold()
-		s.told, s.toldAt = s.pos, l.g.Now
+		s.lastClaim, s.lastClaimAt = s.pos, l.g.Now
 	}
 	return g
 }

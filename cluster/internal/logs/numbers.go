@@ -108,7 +108,7 @@ func (l *Log) takeMissed(p *group.Peer, m *group.Missed) {
 	l.flush() // the sources may have moved since
 	pl := l.of(p)
 	if m.Have.All < pl.behind {
-		l.doubt(p)
+		l.suspect(p)
 	}
 	d := group.Digests{
 		Name: []byte(l.name), Version: l.version, Covers: group.Numbers{All: l.sentAll, One: pl.sentOne},
@@ -158,7 +158,7 @@ func (l *Log) sendTips() {
 
 // tipped reports whether p reads s and can resolve its nick.
 func (l *Log) tipped(p *group.Peer, s *source) bool {
-	return p.Up && numbers(p) && l.of(p).claims[s.slot].reading && l.hasNick(p, s, s.told.Inc)
+	return p.Up && numbers(p) && l.of(p).claims[s.slot].reading && l.hasNick(p, s, s.lastClaim.Inc)
 }
 
 // tipsInFrame bounds the tips in one frame.

@@ -244,13 +244,13 @@ func (l *Log) SourcesTransferred() bool {
 		return true
 	}
 	for _, s := range l.order {
-		if s.reading && !l.readElsewhere(s) {
+		if s.reading && !l.readByOther(s) {
 			return false
 		}
 	}
 	return true
 }
 
-func (l *Log) readElsewhere(s *source) bool {
+func (l *Log) readByOther(s *source) bool {
 	return slices.ContainsFunc(l.g.Peers, func(p *group.Peer) bool { return l.eligible(p) && l.of(p).claims[s.slot].reading })
 }

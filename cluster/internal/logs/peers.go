@@ -11,7 +11,7 @@ import (
 type peerLog struct {
 	full      bool   // a full digest arrived since it was up
 	refresh   bool   // another one is needed
-	heard     bool   // a heartbeat arrived
+	received  bool   // a heartbeat arrived
 	version   uint64 // of the log, from its heartbeats; 0 if they do not list it
 	claims    []heldClaim
 	target    []Position    // claims of its first full digest, which this member has to reach
@@ -158,7 +158,7 @@ func (l *Log) SetStated(p *group.Peer, version uint64) {
 	if (pl.version > 0) != (version > 0) {
 		l.redivide()
 	}
-	pl.heard, pl.version = true, version
+	pl.received, pl.version = true, version
 }
 
 // Common returns the lowest log version among all members. A member not heard from yet counts as
@@ -166,7 +166,7 @@ func (l *Log) SetStated(p *group.Peer, version uint64) {
 func (l *Log) Common() uint64 {
 	v := l.version
 	for _, p := range l.g.Peers {
-		if pl := l.of(p); !pl.heard || pl.version > 0 {
+		if pl := l.of(p); !pl.received || pl.version > 0 {
 			v = min(v, max(1, pl.version))
 		}
 	}

@@ -88,9 +88,9 @@ func (l *Log) passOn(p *group.Peer, version uint64, body []byte) {
 	l.g.SendTo(to, group.Live, l.idx, frame)
 }
 
-// doubt records that p did not get a frame that a relay should have forwarded. For a while p gets
+// suspect records that p did not get a frame that a relay should have forwarded. For a while p gets
 // frames directly, and the relay is avoided.
-func (l *Log) doubt(p *group.Peer) {
+func (l *Log) suspect(p *group.Peer) {
 	pl := l.of(p)
 	if pl.direct.On(l.g.Now) {
 		return

@@ -52,8 +52,8 @@ func (l *Log) Look(h *group.MemoryUse, f func(*SourceView)) {
 	var v SourceView
 	for _, s := range l.order {
 		s.lock()
-		if s.tally != (group.DeltaCounts{}) {
-			s.tally.AddTo(&l.g.Stats)
+		if s.counts != (group.DeltaCounts{}) {
+			s.counts.AddTo(&l.g.Stats)
 		}
 		h.Rings += s.ring.bytes
 		h.Pending += s.pend.bytes

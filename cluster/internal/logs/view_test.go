@@ -210,12 +210,12 @@ func TestWordIsKept(t *testing.T) {
 				l.Tick()
 			}
 			for _, s := range l.order {
-				if s.tell != slices.Contains(l.telling, s) {
-					t.Fatalf("seed %d, step %d, %s: claim for %s is queued: %v", seed, step, what, s.name, s.tell)
+				if s.claimQueued != slices.Contains(l.announcing, s) {
+					t.Fatalf("seed %d, step %d, %s: claim for %s is queued: %v", seed, step, what, s.name, s.claimQueued)
 				}
 			}
-			if d := l.g.Now; len(l.telling) > 20 || len(l.telling) > 0 && l.nextDigest > d+l.g.Opt.Digest {
-				t.Fatalf("seed %d, step %d, %s: %d of 20 sources are to be claimed after %v", seed, step, what, len(l.telling), l.nextDigest-d)
+			if d := l.g.Now; len(l.announcing) > 20 || len(l.announcing) > 0 && l.nextDigest > d+l.g.Opt.Digest {
+				t.Fatalf("seed %d, step %d, %s: %d of 20 sources are to be claimed after %v", seed, step, what, len(l.announcing), l.nextDigest-d)
 			}
 			for _, p := range l.g.Peers {
 				if got, want := l.CaughtUp(p), l.naivelyCaughtUp(p); got != want {

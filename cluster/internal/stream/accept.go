@@ -22,7 +22,7 @@ func (s *Streams) accept(_ any, st grpc.ServerStream) error {
 	}
 	ended := make(chan error, 1)
 	s.wg.Go(func() { ended <- s.receive(st, p) }) // ends with the stream
-	return s.tell(st, p, ended)
+	return s.sendReports(st, p, ended)
 }
 
 // receive delivers the stream's frames.
@@ -85,7 +85,7 @@ func (s *Streams) welcome(st grpc.ServerStream) (*peer, error) {
 		s.refuse(RefusedIdentity)
 		return nil, status.Error(codes.PermissionDenied, "certificate is not the member's")
 	}
-	welcome := []byte{sayWelcome}
+	welcome := []byte{replyWelcome}
 	return p, st.SendMsg(&welcome)
 }
 
@@ -101,15 +101,15 @@ func certificateOf(ctx context.Context) (Fingerprint, bool) {
 	return fingerprintOf(info.State)
 }
 
-// tell reports to the peer whether this member's own dial to it works. It sends a message whenever
+// sendReports reports to the peer whether this member's own dial to it works. It sends a message whenever
 // that changes, until the stream ends.
-func (s *Streams) tell(st grpc.ServerStream, p *peer, broken <-chan error) error {
-	said := byte(sayWelcome)
+func (s *Streams) sendReports(st grpc.ServerStream, p *peer, broken <-chan error) error {
+	said := byte(replyWelcome)
 	for {
 		linked, changed, err := p.state()
-		kind, text := byte(sayReached), ""
+		kind, text := byte(replyReached), ""
 		if !linked {
-			kind = sayUnreachable
+			kind = replyUnreachable
 			if err != nil {
 				text = err.Error()
 			}

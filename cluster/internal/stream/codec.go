@@ -138,7 +138,7 @@ func field(b []byte) (string, []byte, bool) {
 
 // Message kinds of the accepting end.
 const (
-	sayWelcome     = 0
-	sayReached     = 1
-	sayUnreachable = 2
+	replyWelcome     = 0
+	replyReached     = 1
+	replyUnreachable = 2
 )

@@ -123,7 +123,7 @@ func (p *peer) session(ctx context.Context) (linked bool, err error) {
 	if err := st.RecvMsg(&b); err != nil {
 		return false, cause(ctx, err)
 	}
-	if len(b) == 0 || b[0] != sayWelcome {
+	if len(b) == 0 || b[0] != replyWelcome {
 		return false, fmt.Errorf("stream: %s does not speak this protocol", p.Addr)
 	}
 	if !timer.Stop() {

@@ -287,7 +287,7 @@ func TestWrongAddress(t *testing.T) {
 		why, n := b.Unreachable()
 		return n == 1 && len(why) == 0
 	})
-	b.hear("a", sayUnreachable, "timeout")
+	b.hear("a", replyUnreachable, "timeout")
 	if why, n := b.Unreachable(); n != 0 || len(why) != 1 || !b.WasReached() {
 		t.Errorf("after a later failure: %d reports, WasReached() = %t, want 1 and true", len(why), b.WasReached())
 	}

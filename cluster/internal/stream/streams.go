@@ -37,7 +37,7 @@ type Streams struct {
 	peers   map[string]*peer
 	refused map[string]uint64
 	former  map[Fingerprint]bool // certificates of peers that were removed, at most maxFormer
-	said    map[string]string    // peers' reports about this member's address; "" when it works
+	reports map[string]string    // peers' reports about this member's address; "" when it works
 	reached bool                 // a peer has reached this member's address at some time
 	closed  bool
 }
@@ -48,7 +48,7 @@ func New(opt Options) (*Streams, error) {
 	if len(opt.Self.ID) > maxField || opt.Self.ID == "" || len(opt.Label) > maxField {
 		return nil, errors.New("stream: member ID or label is empty or too long")
 	}
-	s := &Streams{opt: opt, peers: map[string]*peer{}, refused: map[string]uint64{}, former: map[Fingerprint]bool{}, said: map[string]string{}}
+	s := &Streams{opt: opt, peers: map[string]*peer{}, refused: map[string]uint64{}, former: map[Fingerprint]bool{}, reports: map[string]string{}}
 	cert := opt.Certificate
 	if cert == nil {
 		var err error
@@ -144,7 +144,7 @@ func (s *Streams) part(want map[string]Peer) (gone []*peer) {
 		}
 		s.former[p.pinned()] = true
 		delete(s.peers, id)
-		delete(s.said, id)
+		delete(s.reports, id)
 	}
 	return gone
 }
@@ -220,7 +220,7 @@ func (s *Streams) Unreachable() (why map[string]string, reached int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why = map[string]string{}
-	for id, text := range s.said {
+	for id, text := range s.reports {
 		if text == "" {
 			reached++
 		} else {
@@ -269,9 +269,9 @@ func (s *Streams) hear(id string, kind byte, text string) {
 		return
 	}
 	switch kind {
-	case sayReached:
-		s.said[id], s.reached = "", true
-	case sayUnreachable:
-		s.said[id] = text
+	case replyReached:
+		s.reports[id], s.reached = "", true
+	case replyUnreachable:
+		s.reports[id] = text
 	}
 }

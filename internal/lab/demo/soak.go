@@ -48,7 +48,7 @@ const (
 	soakFill     = 20               // concurrent requests that fill an engine's cache
 )
 
-var newClients = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
+var newClients = workload.Kind{Name: "new-clients", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
 
 // RunSoak runs replicas of one gossip group under load for Options.Step. Requests evict each
 // other's blocks, and every 15 s an engine is restarted. Caches are full from the start and soon
