@@ -118,7 +118,7 @@ func (l *lateFleet) run(e int, prompt []uint32, report, joined bool) {
 // compared counts comparisons of predictions with the engines' caches.
 type compared struct {
 	total, exact, over int
-	unreported             int // short only by blocks that no request sent there since the replica joined
+	unreported         int // short only by blocks that no request sent there since the replica joined
 }
 
 func (c *compared) add(predicted, there int) {
