@@ -27,9 +27,11 @@ type Meter struct {
 	target Target
 	now    func() time.Time
 
-	mu     sync.Mutex
-	bases  map[string]*demand
 	wanted *prometheus.Desc
+
+	reading sync.Mutex // one reading at a time; locked before mu
+	mu      sync.Mutex // guards bases and their samples; requests take it when they end
+	bases   map[string]*demand
 }
 
 // demand is the demand of one base model.
@@ -39,9 +41,20 @@ type demand struct {
 	next  int // count of all requests
 	since time.Time
 
+	// Guarded by Meter.reading.
 	rates []reading // of the last minute, the oldest first
 	value int       // 0: unknown
 	read  time.Time
+}
+
+// recent returns the sampled requests that still count.
+func (d *demand) recent(now time.Time) (list []Request) {
+	for i := range min(d.next, sampled) {
+		if now.Sub(d.at[i]) <= sampleAge {
+			list = append(list, d.ring[i])
+		}
+	}
+	return list
 }
 
 type reading struct {
@@ -79,26 +92,36 @@ func (m *Meter) Ended(ep *endpoint.Endpoint, r Request, at time.Time) {
 
 // Wanted returns the number of endpoints that a base model needs, false if it is unknown.
 func (m *Meter) Wanted(base string) (int, bool) {
+	m.reading.Lock()
+	defer m.reading.Unlock()
+	now := m.now()
+	var sample []Request
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	d := m.bases[base]
+	due := d != nil && now.Sub(d.read) >= readEvery
+	if due {
+		sample = d.recent(now)
+	}
+	m.mu.Unlock()
 	if d == nil {
 		return 0, false
 	}
-	if now := m.now(); now.Sub(d.read) >= readEvery {
+	if due {
 		d.read = now
-		m.measure(base, d, now)
+		m.measure(base, d, sample, now)
 	}
 	return d.value, d.value > 0
 }
 
 // measure updates the number of a base model: the endpoints for the load with headroom. The number
 // falls only when the load with twice the headroom needs fewer, so that it does not alternate.
-func (m *Meter) measure(base string, d *demand, now time.Time) {
-	load := m.demand(base, d, now)
+func (m *Meter) measure(base string, d *demand, sample []Request, now time.Time) {
+	load := m.demand(base, d, sample, now)
 	if load == nil {
 		if d.value, d.rates = 0, nil; len(m.pool.Snapshot().ByBaseModel(base)) == 0 {
+			m.mu.Lock()
 			delete(m.bases, base)
+			m.mu.Unlock()
 		}
 		return
 	}
@@ -110,18 +133,14 @@ func (m *Meter) measure(base string, d *demand, now time.Time) {
 }
 
 // demand returns the demand of a base model, nil if it is unknown.
-func (m *Meter) demand(base string, d *demand, now time.Time) *Demand {
-	out := &Demand{}
-	prior := 0.0 // mean seconds of prefill by the prior constants
-	for i := range min(d.next, sampled) {
-		if now.Sub(d.at[i]) <= sampleAge {
-			r := d.ring[i]
-			out.Requests = append(out.Requests, r)
-			prior += endpoint.PriorCost.Prefill(endpoint.Work{Input: int(r.Input), New: int(r.New)})
-		}
-	}
-	if len(out.Requests) < evidence {
+func (m *Meter) demand(base string, d *demand, sample []Request, now time.Time) *Demand {
+	if len(sample) < evidence {
 		return nil
+	}
+	out := &Demand{Requests: sample}
+	prior := 0.0 // mean seconds of prefill by the prior constants
+	for _, r := range sample {
+		prior += endpoint.PriorCost.Prefill(endpoint.Work{Input: int(r.Input), New: int(r.New)})
 	}
 	short, long, memory := 0.0, 0.0, 0.0
 	s := m.pool.Snapshot()
