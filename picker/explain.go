@@ -197,7 +197,7 @@ func (row *recordRow) explain() explanation.Candidate {
 		Endpoint: v.Address, Name: v.Name, Matched: map[string]int{}, Held: finite(row.held), Blocks: int(row.run.Blocks),
 		Load: explanation.Load{
 			Requests: v.Load.Requests, Waiting: v.Load.Waiting, PrefillTokens: v.Load.Prefill, Tokens: v.Load.Tokens,
-			Rate: v.Load.Rate, GaugeAge: -1,
+			Rate: v.Load.Rate, Pairs: v.Load.Pairs, Context: v.Load.Context, Busy: v.Load.Busy, GaugeAge: -1,
 		},
 	}
 	if v.Sampled {

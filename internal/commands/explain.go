@@ -46,6 +46,8 @@ score with its weight, the choice, the runner-up and the margin.
 
   --request-id           a past decision that any replica of the group still stores
   --last                 past decisions of the asked replica
+  --request-id --config  the same decision under another configuration, with the load, gauges and
+                         cached tokens of that moment
   --body                 the decision that a replica would make about a request; nothing is
                          sent to an engine, counted or stored
   --fleet                the same without a replica: a configuration applied to the saved
@@ -55,6 +57,7 @@ score with its weight, the choice, the runner-up and the margin.
 With --expect, the exit code is 1 if another endpoint was chosen, or none.`,
 		Example: `  grapevine explain --request-id 7f0c2f6a-1111-4c3e-9d2e-0a1b2c3d4e5f
   grapevine explain --last 20
+  grapevine explain --request-id 7f0c2f6a-1111-4c3e-9d2e-0a1b2c3d4e5f --config new-policy.yaml
   grapevine explain --body request.json --path /v1/chat/completions --header x-slo-ttft-ms=300
   grapevine explain --config epp.yaml --fleet status.json --input-tokens 6000 --held 10.0.0.1:8000=4096 --expect 10.0.0.1:8000`,
 		Args: cli.NoArgs,
@@ -86,7 +89,9 @@ func (f *explainFlags) run(cmd *cobra.Command) error {
 	case f.body != "":
 		list, err = f.explainLive(cmd)
 	default:
-		list, err = f.kept(cmd)
+		if list, err = f.kept(cmd); err == nil && f.offline.config != "" {
+			list, err = f.repeat(cmd, &list[0])
+		}
 	}
 	if err != nil {
 		return err
@@ -113,7 +118,9 @@ func (f *explainFlags) check() error {
 	case f.expect != "" && f.last > 1:
 		return errors.New("--expect requires a single decision")
 	case f.offline.fleet == "" && f.offline.used():
-		return errors.New("--config, --input-tokens, --model, --held and --seed require --fleet")
+		return errors.New("--input-tokens, --model, --held and --seed require --fleet")
+	case f.offline.config != "" && f.offline.fleet == "" && f.requestID == "" && f.last != 1:
+		return errors.New("--config requires --fleet, --request-id or --last 1")
 	}
 	if f.expect != "" {
 		if _, err := netip.ParseAddrPort(f.expect); err != nil {

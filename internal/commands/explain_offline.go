@@ -1,8 +1,10 @@
 package commands
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -28,16 +30,16 @@ type offlineFlags struct {
 
 func (f *offlineFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.fleet, "fleet", "", `file with the output of "grapevine status -o json"`)
-	fl.StringVar(&f.config, "config", "", "with --fleet: EndpointPickerConfig file (default: the built-in profile)")
+	fl.StringVar(&f.config, "config", "", "with --fleet, --request-id or --last 1: EndpointPickerConfig file that decides (with --fleet, default: the built-in profile)")
 	fl.IntVar(&f.tokens, "input-tokens", 0, "with --fleet: prompt tokens, instead of an estimate from --body")
 	fl.StringVar(&f.model, "model", "", "with --fleet and without --body: model name of the request")
 	fl.StringArrayVar(&f.held, "held", nil, "with --fleet: ip:port=TOKENS, prompt tokens cached at an endpoint (repeatable)")
 	fl.Uint64Var(&f.seed, "seed", 1, "with --fleet: seed of ties and other random choices")
 }
 
-// used reports whether any flag but --fleet is given.
+// used reports whether a flag is given that only --fleet has.
 func (f *offlineFlags) used() bool {
-	return f.config != "" || f.tokens != 0 || f.model != "" || len(f.held) > 0 || f.seed != 1
+	return f.tokens != 0 || f.model != "" || len(f.held) > 0 || f.seed != 1
 }
 
 // explainOffline decides about the request in a pool built from the saved fleet.
@@ -58,6 +60,20 @@ func (f *explainFlags) explainOffline(cmd *cobra.Command) ([]explain.Decision, e
 	if errors.Is(err, explain.ErrNoEndpoint) {
 		return nil, cli.UsageError{Err: fmt.Errorf("--held: %w", err)}
 	}
+	if err != nil {
+		return nil, err
+	}
+	return []explain.Decision{*d}, nil
+}
+
+// repeat decides again about a stored decision's request, with the configuration of --config.
+func (f *explainFlags) repeat(cmd *cobra.Command, past *explain.Decision) ([]explain.Decision, error) {
+	var status json.RawMessage
+	if err := f.get(cmd.Context(), "/status", &status); err != nil {
+		return nil, err
+	}
+	o := explain.Offline{Config: f.offline.config, Plugins: f.plugins, Past: past, Status: status, Seed: f.offline.seed, Now: past.At}
+	d, err := o.Decide(&request.Request{ID: past.RequestID, Path: f.path, Headers: http.Header{}})
 	if err != nil {
 		return nil, err
 	}

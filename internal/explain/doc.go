@@ -1,7 +1,7 @@
 // Package explain prints why a request went, or would go, to an endpoint.
 //
 //  1. A Decision comes from a replica (package server), or from Offline.Decide, which applies a
-//     configuration to a saved fleet without a replica (offline.go).
+//     configuration to a saved fleet without a replica (offline.go), or to a stored decision (past.go).
 //  2. WriteText prints one decision, WriteList one line per decision (text.go, columns.go), in
 //     tables of limited width (table.go).
 //

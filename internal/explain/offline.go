@@ -1,11 +1,11 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"os"
 	"time"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -34,6 +35,12 @@ type Offline struct {
 	Held    map[string]int // prompt tokens cached at endpoints (ip:port)
 	Seed    uint64         // for ties and other random choices
 	Now     time.Time      // time of the decision and of the saved fleet
+
+	// Past is a stored decision to repeat, with the load, gauges and cached tokens that it stores. Status
+	// is then the replica's status page, and Now the time of the decision. Fleet, Tokens, Model and Held
+	// are unused.
+	Past   *Decision
+	Status []byte
 }
 
 // Notes of offline decisions.
@@ -53,7 +60,7 @@ func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	status, err := readFleet(o.Fleet)
+	status, err := o.fleet()
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +86,9 @@ func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 		out.Refused = err.Error()
 	}
 	out.Prompt.Space = "unknown"
+	if o.Past != nil {
+		o.compare(out)
+	}
 	return out, nil
 }
 
@@ -109,6 +119,9 @@ func (o *Offline) rules() (*picker.Rules, []string, error) {
 func (o *Offline) parse(r *request.Request) (err error) {
 	if r.Body == nil {
 		model := o.Model
+		if o.Past != nil {
+			model = cmp.Or(o.Past.Target, o.Past.Model)
+		}
 		if model == "" {
 			model = "any"
 		}
@@ -124,11 +137,24 @@ type fleet struct {
 	Endpoints []saved.Endpoint `json:"endpoints"`
 }
 
-func readFleet(path string) (*fleet, error) {
-	b, err := os.ReadFile(path)
+// fleet returns the endpoints of the decision.
+func (o *Offline) fleet() (*fleet, error) {
+	if o.Past != nil {
+		st, err := parseFleet(o.Status, "the replica's status")
+		if err != nil {
+			return nil, err
+		}
+		return o.past(st)
+	}
+	b, err := os.ReadFile(o.Fleet)
 	if err != nil {
 		return nil, err
 	}
+	return parseFleet(b, o.Fleet)
+}
+
+// parseFleet decodes a status page. path names it in errors.
+func parseFleet(b []byte, path string) (*fleet, error) {
 	var st fleet
 	if err := json.Unmarshal(b, &st); err != nil {
 		return nil, fmt.Errorf("%s: not the output of grapevine status -o json: %w", path, err)
@@ -164,12 +190,18 @@ func (o *Offline) Release(*request.Request) {}
 
 // Fill implements picker.Prompts. Nothing is rendered.
 func (o *Offline) Fill(_ context.Context, r *request.Request) {
-	if o.Tokens > 0 {
+	switch {
+	case o.Past != nil:
+		r.InputTokens = o.Past.InputTokens
+	case o.Tokens > 0:
 		r.InputTokens = o.Tokens
 	}
 }
 
 func (o *Offline) notes(st *fleet, r *request.Request) []string {
+	if o.Past != nil {
+		return o.pastNotes(st)
+	}
 	notes := []string{noteNoHits}
 	if len(o.Held) > 0 {
 		notes[0] = noteHeld
@@ -189,17 +221,21 @@ func (o *Offline) notes(st *fleet, r *request.Request) []string {
 	return notes
 }
 
-// holders is a picker.Matcher: cached tokens by endpoint.
-type holders map[block.EndpointID]int
+// holders is a picker.Matcher: cached tokens by endpoint and tier.
+type holders map[block.EndpointID][block.NumTiers]int32
 
 func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 	out := holders{}
+	if o.Past != nil {
+		o.pastHolders(p, out)
+		return out, nil
+	}
 	for address, n := range o.Held {
 		ep := p.Snapshot().Lookup(address)
 		if ep == nil {
 			return nil, fmt.Errorf("%s: %w", address, ErrNoEndpoint)
 		}
-		out[ep.ID] = n
+		out[ep.ID] = [block.NumTiers]int32{block.TierGPU: int32(n)}
 	}
 	return out, nil
 }
@@ -207,7 +243,11 @@ func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 // Match implements picker.Matcher.
 func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.PrefixMatch) {
 	for i, ep := range eps {
-		held[i].Run.Tokens[block.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
+		left := int32(r.InputTokens)
+		for tier, n := range h[ep.ID] {
+			held[i].Run.Tokens[tier] = min(n, left)
+			left -= held[i].Run.Tokens[tier]
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ type Decision struct {
 	// AgeMS is how outdated that may be.
 	AgeMS map[string]float64 `json:"age_ms"`
 	Notes []string           `json:"notes,omitempty"`
+	// Decided is the choice of the stored decision that this one repeats under another configuration.
+	Decided string `json:"decided,omitempty"`
 }
 
 // WriteText prints one decision.

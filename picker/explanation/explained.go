@@ -94,7 +94,10 @@ type Load struct {
 	PrefillTokens int64   `json:"prefill_tokens"`
 	Tokens        int64   `json:"tokens"`
 	Rate          float64 `json:"dispatch_rate"`
-	GaugeAge      float64 `json:"gauge_age_ms"` // -1: never sampled
+	Pairs         float64 `json:"prefill_pairs,omitempty"`  // pairs of tokens that attention must still compute
+	Context       int64   `json:"context_tokens,omitempty"` // of decoding requests
+	Busy          float64 `json:"prefill_share,omitempty"`  // share of the last minutes spent on prefills
+	GaugeAge      float64 `json:"gauge_age_ms"`             // -1: never sampled
 	gauge.Values
 	Ranks int `json:"ranks,omitempty"` // number of ranks summed here, if more than one; the price is for one rank
 }
