@@ -152,7 +152,7 @@ func health(s *Status) Health {
 func slowLinks(s *Status) string {
 	var slow []string
 	for _, p := range s.Peers {
-		if p.State == "up" && p.leastRTT > group.MaxRoundTrip {
+		if p.State == "up" && p.slow {
 			slow = append(slow, fmt.Sprintf("%s (%s)", p.Name, p.leastRTT.Round(10*time.Millisecond)))
 		}
 	}

@@ -75,7 +75,7 @@ func TestWordsNeedFacts(t *testing.T) {
 			{"a member is reachable", func(s *Status) { s.Peers[0].State, s.Peers[0].For = "down", time.Second; s.Peers = s.Peers[:1] }},
 			{"all listed members are", func(s *Status) { s.Peers[1].State = "silent" }},
 			{"it has caught up", func(s *Status) { s.Phase = Degraded.String() }},
-			{"links are within the limit", func(s *Status) { s.Peers[1].leastRTT = 2 * time.Second }},
+			{"links are within the limit", func(s *Status) { s.Peers[1].slow = true }},
 			{"no setting differs", func(s *Status) { s.mismatch = "b has another secret" }},
 		}},
 		{"partitioned: ", func(s *Status) { s.Peers[1].State, s.Peers[1].For = "silent", 3*time.Second }, []fact{
@@ -93,8 +93,8 @@ func TestWordsNeedFacts(t *testing.T) {
 		{"misconfigured: advertised", func(s *Status) { s.Bus.Problem = "advertised address 10.1.2.3:7946 cannot be reached" }, []fact{
 			{"members report that they cannot reach the address, and none ever did", func(s *Status) { s.Bus.Problem = "" }},
 		}},
-		{"degraded: links", func(s *Status) { s.Peers[1].leastRTT = 2 * time.Second }, []fact{
-			{"a measured round trip over the limit", func(s *Status) { s.Peers[1].leastRTT = time.Second }},
+		{"degraded: links", func(s *Status) { s.Peers[1].slow = true }, []fact{
+			{"a measured round trip over the limit", func(s *Status) { s.Peers[1].slow = false }},
 			{"of a reachable member", func(s *Status) { s.Peers = s.Peers[:1] }},
 		}},
 		{"degraded: continued", func(s *Status) { s.Phase = Degraded.String() }, []fact{

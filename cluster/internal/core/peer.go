@@ -55,7 +55,7 @@ func (c *Core) remember(p *peer) {
 func (c *Core) watch(p *peer) {
 	least := c.leastLease(p)
 	alive := p.LastReceived > 0 && c.g.Now-p.LastReceived <= group.LeaseOn(&p.RTT, max(p.every, c.g.Opt.Heartbeat), least)
-	c.g.SetQuiet(p.Peer, alive && (c.age(p) > least || p.RTT.Least > group.MaxRoundTrip))
+	c.g.SetQuiet(p.Peer, alive && (c.age(p) > least || p.RTT.Slow()))
 	if p.Alive && !alive {
 		c.dropGauges(p)
 	}

@@ -21,12 +21,17 @@ type RoundTrip struct {
 	Deviation time.Duration
 	Least     time.Duration
 	Last      time.Duration
+	Samples   int // up to slowSamples
 }
+
+// slowSamples is the number of measurements after which the least one is the delay of the link itself.
+// New connections have queues and retransmissions.
+const slowSamples = 20
 
 // Add adds a measurement.
 func (r *RoundTrip) Add(rtt time.Duration) {
 	rtt = min(max(rtt, 1), maxSample)
-	r.Last = rtt
+	r.Last, r.Samples = rtt, min(r.Samples+1, slowSamples)
 	if r.Smoothed == 0 {
 		r.Smoothed, r.Deviation, r.Least = rtt, rtt/2, rtt
 		return
@@ -35,6 +40,9 @@ func (r *RoundTrip) Add(rtt time.Duration) {
 	r.Smoothed += (rtt - r.Smoothed) / 8
 	r.Least = min(r.Least, rtt)
 }
+
+// Slow reports whether the delay of the link itself exceeds MaxRoundTrip.
+func (r *RoundTrip) Slow() bool { return r.Samples == slowSamples && r.Least > MaxRoundTrip }
 
 // Late returns by how much the last measurement exceeded the delay of the link itself: the time that
 // frames now spend in queues and in retransmissions.

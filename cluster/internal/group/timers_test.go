@@ -57,3 +57,18 @@ func TestLeaseOn(t *testing.T) {
 		}
 	}
 }
+
+// TestSlow: a link is slow once even the least of 20 measurements exceeds the limit. The first ones
+// include the queues of a new connection.
+func TestSlow(t *testing.T) {
+	var r RoundTrip
+	for n := 1; n <= 2*slowSamples; n++ {
+		r.Add(MaxRoundTrip + time.Millisecond)
+		if got, want := r.Slow(), n >= slowSamples; got != want {
+			t.Fatalf("after %d measurements over the limit: slow %v, want %v", n, got, want)
+		}
+	}
+	if r.Add(MaxRoundTrip); r.Slow() {
+		t.Error("slow with a measurement within the limit")
+	}
+}
