@@ -67,7 +67,7 @@ func testPage(t *testing.T, c *kubekit.Cluster, binary string) {
 					t.Errorf("%s: %v\n%s", line, err, out)
 				}
 			default:
-				t.Errorf("a command that nobody has tried: %s", line)
+				t.Errorf("a command without a test: %s", line)
 			}
 		}
 	}

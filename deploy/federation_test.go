@@ -62,7 +62,7 @@ func testFederation(t *testing.T, a *kubekit.Cluster, binary string) {
 	a.Until("exported to both", func() bool { return exported() == us+" InferencePoolImport Exported=True/Exported" })
 	for _, c := range []*kubekit.Cluster{a, b} {
 		if got := imported(c); got != us+" a" {
-			t.Errorf("an import says %q", got)
+			t.Errorf("an import has the status %q", got)
 		}
 	}
 	out, err := pods["a"].Exec("epp", "/grapevine", "federation")

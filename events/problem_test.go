@@ -39,7 +39,7 @@ func TestFailureIsReported(t *testing.T) {
 	_, failed := connects(r)
 	testkit.Await(t, "more attempts", func() bool { _, n := connects(r); return n > failed+reportAfter })
 	if n := strings.Count(log.String(), line); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 	at := e.stream()
 	at.Replay = nowhere
@@ -56,7 +56,7 @@ func TestFailureIsReported(t *testing.T) {
 	r.agrees(t, e)
 	testkit.Await(t, "no trouble", trouble())
 	if n := strings.Count(log.String(), "replay failed"); n != 1 {
-		t.Errorf("a failed replay is said %d times", n)
+		t.Errorf("a failed replay is logged %d times", n)
 	}
 }
 

@@ -499,7 +499,7 @@ func TestSparseGroups(t *testing.T) {
 	}
 	r.streams[testSource].store(1, "of tomorrow", 5)
 	if !r.Sparse(testSource.Endpoint) {
-		t.Error("an unknown kind is not told")
+		t.Error("an unknown kind is not reported")
 	}
 }
 
@@ -533,7 +533,7 @@ func TestNarrowGroups(t *testing.T) {
 	s.mu.Unlock()
 	s.store(0, "sliding_window", 5)
 	if !r.Narrow(testSource.Endpoint) || r.Sparse(testSource.Endpoint) {
-		t.Error("windows alone are not told")
+		t.Error("a model with windows only is not reported")
 	}
 	s.store(1, "full_attention", 6)
 	if r.Narrow(testSource.Endpoint) {

@@ -62,7 +62,7 @@ func TestRanks(t *testing.T) {
 		t.Errorf("one rank: %+v", r)
 	}
 	if runs[2] != (block.Run{}) {
-		t.Errorf("nobody: %+v", runs[2])
+		t.Errorf("without holders: %+v", runs[2])
 	}
 	if n := testing.AllocsPerRun(100, func() { x.Match(q, eps, runs) }); n > 0 {
 		t.Errorf("%v allocations", n)

@@ -31,7 +31,7 @@ func TestManySourcesGoAtOnce(t *testing.T) {
 	}
 	held := len(x.dying)
 	if x.Reclaim(); len(x.dying) >= held {
-		t.Error("nothing is released while nobody writes")
+		t.Error("nothing is released without writes")
 	}
 	writes := 0
 	for ; len(x.dying) > 0 && writes < 1000; writes++ {

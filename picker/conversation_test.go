@@ -25,7 +25,7 @@ func TestConversations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !d.WantBody {
-		t.Error("nobody looks for the response's id")
+		t.Error("the response's id is not read")
 	}
 	keeper := d.Endpoints[0]
 	d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: 200})
@@ -68,7 +68,7 @@ func TestConversations(t *testing.T) {
 		}
 	}
 	if got := goOn("/v1/responses/resp_2", ""); len(got) < 2 || got[0] == keeper {
-		t.Errorf("what nobody knows goes to %v", got)
+		t.Errorf("an unknown conversation goes to %v", got)
 	}
 	var rest []endpoint.Spec
 	for _, spec := range specs(4) {

@@ -139,7 +139,7 @@ func TestHarmfulPromptsAreBlamed(t *testing.T) {
 	s.opts.RefuseKillers = false
 	course(t, s, "poison", []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, Complete: true, Unseen: true})
 	if _, bad := fail("poison"); bad != 0 {
-		t.Error("an answer whose end nobody saw acquits a prompt")
+		t.Error("an answer without an observed end clears a prompt")
 	}
 	course(t, s, "poison", []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, Complete: true})
 	if _, bad := fail("poison"); bad != 1 {

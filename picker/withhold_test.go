@@ -46,7 +46,7 @@ func TestRetryAfter(t *testing.T) {
 		at := t0.Add(50 * time.Millisecond) // of the answer
 		ep := course(t, s, "r", []request.Event{{Kind: request.EventHeaders, Status: 429, RetryAfter: c.says}}, request.Outcome{Status: 429, Complete: true})
 		if tr := ep.Tracker(); !tr.FullAt(at.Add(c.want-1).UnixNano()) || tr.FullAt(at.Add(c.want).UnixNano()) {
-			t.Errorf("it says %v, and is not left alone for %v", c.says, c.want)
+			t.Errorf("health %v, avoided for %v", c.says, c.want)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestNoUDP(t *testing.T) {
 	t.Logf("all say so after %v", testkit.Eventually(r.t, func() string {
 		for _, h := range r.members {
 			if s := h.state(t); s.Health.State != "misconfigured" || !strings.Contains(s.Health.Line, "UDP") {
-				return fmt.Sprintf("%s says %q", h.name, s.Health.Line)
+				return fmt.Sprintf("%s reports %q", h.name, s.Health.Line)
 			}
 		}
 		return ""
@@ -129,7 +129,7 @@ func TestBeyondLimits(t *testing.T) {
 	alone := func() (out string) {
 		for i, h := range r.members {
 			if s := h.state(t); s.Health.State == "misconfigured" {
-				t.Errorf("%s says %q", h.name, s.Health.Line)
+				t.Errorf("%s reports %q", h.name, s.Health.Line)
 			}
 			others := slices.Delete(slices.Clone(r.members), i, i+1)
 			out += r.cutOff(r.members[i:i+1], others)

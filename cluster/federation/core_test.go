@@ -96,7 +96,7 @@ func TestReplicaDies(t *testing.T) {
 	r.run(time.Second, nil)
 	first := r.cluster().Replica
 	if first == "" {
-		t.Fatal("no replica is heard")
+		t.Fatal("no replica is connected")
 	}
 	delete(r.a, first)
 	r.run(2*simLease, func() {
@@ -105,7 +105,7 @@ func TestReplicaDies(t *testing.T) {
 		}
 	})
 	if second := r.cluster().Replica; second == first {
-		t.Fatalf("%s is dead and still heard", second)
+		t.Fatalf("%s is dead and still connected", second)
 	}
 	clear(r.a)
 	r.run(simLease, nil)
@@ -122,7 +122,7 @@ func TestLeave(t *testing.T) {
 	r.deliver(r.a[first].Leave(r.now, nil), first)
 	r.run(200*time.Millisecond, nil)
 	if c := r.cluster(); c.State != Live || c.Replica == first {
-		t.Errorf("%s left: %s, %s is heard", first, c.State, c.Replica)
+		t.Errorf("%s left: %s, %s is connected", first, c.State, c.Replica)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestLeaveBehindOneName(t *testing.T) {
 	carry(r.a["a-0"].Leave(r.now, nil), "a-0")
 	run(2 * simLease)
 	if c := r.cluster(); c.State != Live || c.Replica != "a-1" {
-		t.Errorf("%s %q, %q is heard", c.State, c.Reason, c.Replica)
+		t.Errorf("%s %q, %q is connected", c.State, c.Reason, c.Replica)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestUnready(t *testing.T) {
 	r.a["a-1"].SetReady(true, "")
 	r.run(simLease, nil)
 	if c := r.cluster(); c.State != Live || c.Replica != "a-1" {
-		t.Errorf("with one ready replica: %s %q, %q is heard", c.State, c.Reason, c.Replica)
+		t.Errorf("with one ready replica: %s %q, %q is connected", c.State, c.Reason, c.Replica)
 	}
 }
 

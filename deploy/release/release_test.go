@@ -58,7 +58,7 @@ func TestRelease(t *testing.T) {
 	dir := t.TempDir()
 	untar(t, gunzip(t, filepath.Join(out, name+".tar.gz")), dir)
 	if got := run(t, exec.Command(filepath.Join(dir, name, "grapevine"), "version")); !strings.Contains(got, version) {
-		t.Errorf("the archive's program says %q", got)
+		t.Errorf("the archive's program prints %q", got)
 	}
 
 	wheels, err := filepath.Glob(filepath.Join(out, "grapevine_epp-0.1.2+3.gabc-py3-none-*.whl"))
@@ -68,7 +68,7 @@ func TestRelease(t *testing.T) {
 	prefix := t.TempDir()
 	run(t, exec.Command("python3", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--prefix", prefix, wheels[0]))
 	if got := run(t, exec.Command(filepath.Join(prefix, "bin", "grapevine"), "version")); !strings.Contains(got, version) {
-		t.Errorf("the wheel's program says %q", got)
+		t.Errorf("the wheel's program prints %q", got)
 	}
 
 	checkImage(t, filepath.Join(out, name+".oci.tar"))
@@ -206,7 +206,7 @@ func (c *container) serve(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err != nil {
-			t.Errorf("told to end: %v\n%s", err, log.String())
+			t.Errorf("after SIGTERM: %v\n%s", err, log.String())
 		}
 	case <-time.After(2 * time.Minute):
 		_ = cmd.Process.Kill()

@@ -209,7 +209,7 @@ func TestMediaReportsAreBounded(t *testing.T) {
 		store(11+i, fmt.Sprint(i))
 	}
 	if told["same"] != 1 || len(told) != 10_002 || len(r.tr.media) != mediaKept {
-		t.Errorf("told %d times and of %d, %d remembered", told["same"], len(told), len(r.tr.media))
+		t.Errorf("%d reports of %d names, %d remembered", told["same"], len(told), len(r.tr.media))
 	}
 	for _, m := range r.tr.media {
 		if cap(m) > maxMediumName {

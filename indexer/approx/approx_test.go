@@ -297,7 +297,7 @@ func TestManyHolders(t *testing.T) {
 	check()
 	for i := range a.shards {
 		if n := a.shards[i].used; n != 0 {
-			t.Errorf("shard %d: %d chunks that nobody holds", i, n)
+			t.Errorf("shard %d: %d chunks without a holder", i, n)
 		}
 	}
 	for ep := range held {
@@ -392,7 +392,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	for i := range a.shards {
 		if n := a.shards[i].used; n != 0 {
-			t.Errorf("shard %d: %d chunks that nobody holds", i, n)
+			t.Errorf("shard %d: %d chunks without a holder", i, n)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestFullDuplexKilled(t *testing.T) {
 		c.kill()
 	}
 	if got := p.once(10); got[http.StatusInternalServerError] != 10 {
-		t.Errorf("nobody lives: answers %v, want 10 times 500", got)
+		t.Errorf("without a live replica: answers %v, want 10 times 500", got)
 	}
 	p.revive(1)
 	testkit.Await(t, "Envoy asks the one that is back", func() bool { return p.once(1)[http.StatusOK] == 1 })
@@ -223,7 +223,7 @@ func (p *party) newcomer(i int) {
 		p.t.Error(bad)
 	}
 	if st, err := p.status(i); err != nil || len(st.Endpoints) != partyEngines || st.Index.Entries == 0 {
-		p.t.Errorf("the newcomer is ready, and knows %+v, %v", st, err)
+		p.t.Errorf("the new replica is ready with %+v, %v", st, err)
 	}
 	p.joined()
 	p.everyReplica()

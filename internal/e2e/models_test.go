@@ -246,7 +246,7 @@ func TestModels(t *testing.T) {
 				engines[1].SetFaults(faults.Faults{ListDelay: time.Hour})
 				for i := range 3 {
 					if out := w.ask(fmt.Sprint("nobody-", i), false); out.status != http.StatusNotFound {
-						t.Errorf("a model that nobody serves: %+v", out)
+						t.Errorf("a model without an engine: %+v", out)
 					}
 				}
 				w.more(int64(2 * len(w.names)))
@@ -270,7 +270,7 @@ func TestModelRefused(t *testing.T) {
 	before, begun := confirms(), time.Now()
 	for range 5 {
 		if !notFound("nobody") {
-			t.Error("what nobody serves is not refused")
+			t.Error("a model without an engine is not refused")
 		}
 	}
 	if n := confirms() - before; n != 1 {

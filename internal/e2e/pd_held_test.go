@@ -48,7 +48,7 @@ func (r *pdRig) chat(text string, more ...string) said {
 		r.t.Fatal(err)
 	}
 	if v := resp.Header.Get(request.HeaderFaults); v != "" {
-		r.t.Errorf("the client is told of faults: %s", v)
+		r.t.Errorf("the client receives the fault header: %s", v)
 	}
 	return said{resp.StatusCode, resp.Header.Get(sim.HeaderEngine), string(answer)}
 }
@@ -68,7 +68,7 @@ func TestIfAvailable(t *testing.T) {
 	prompt := strings.Repeat("only where it is held ", 100)
 	got := r.chat(prompt, request.HeaderPrefer, "if-available")
 	if got.status != http.StatusPreconditionFailed || !strings.Contains(got.text, `"error"`) {
-		t.Errorf("nobody holds the prompt: %+v, want 412", got)
+		t.Errorf("no endpoint holds the prompt: %+v, want 412", got)
 	}
 	if n := r.read(); n != 0 || len(r.legs()) != 0 {
 		t.Errorf("%d KV transfers, prefill legs %v for a request that was refused", n, r.legs())

@@ -210,7 +210,7 @@ func TestRolesWithoutConfiguration(t *testing.T) {
 	r.clean()
 	r.label("prefill", "prefill", "prefill", "encode")
 	if got := r.stream("hello"); got.status != http.StatusServiceUnavailable {
-		t.Errorf("nobody answers requests: %+v, want 503", got)
+		t.Errorf("without an engine: %+v, want 503", got)
 	}
 }
 

@@ -651,7 +651,7 @@ func TestKilledProcess(t *testing.T) {
 	for name, blocks := range known {
 		for _, s := range rest {
 			if n := full(t, s, name).Index.Blocks; n != blocks {
-				t.Errorf("pool %s knows %d blocks after a replica was killed, want %d", name, n, blocks)
+				t.Errorf("pool %s has %d blocks after a replica was killed, want %d", name, n, blocks)
 			}
 			ask(t, pool(s, name).Address, name, "afterwards")
 		}
@@ -767,7 +767,7 @@ func TestGroupOfPools(t *testing.T) {
 			t.Errorf("pool small counts %d requests in flight, want none", n)
 		}
 		if n := blocks(s, "large"); n != 0 {
-			t.Errorf("pool large knows %d blocks, want none", n)
+			t.Errorf("pool large has %d blocks, want none", n)
 		}
 	}
 
@@ -778,7 +778,7 @@ func TestGroupOfPools(t *testing.T) {
 	testkit.Eventually(t, func() string { return members(2, rest...) })
 	for _, s := range rest {
 		if n := blocks(s, "small"); n != small {
-			t.Errorf("pool small knows %d blocks after a replica vanished, want %d", n, small)
+			t.Errorf("pool small has %d blocks after a replica vanished, want %d", n, small)
 		}
 	}
 	ask(t, pool(rest[0], "small").Address, "small", prompt+" and more")

@@ -214,7 +214,7 @@ func TestLatecomerHeals(t *testing.T) {
 		t.Logf("%d engines: first 10 s %.1f%% exact (all engines %.1f%%), %.1f%% short by what nobody could tell, of the others %.1f%% exact; then %.1f%% (%.1f%%); %d requests asked",
 			n, 100*first.share(), 100*firstAll.share(), 100*float64(first.unreported)/float64(first.total), 100*told, 100*then.share(), 100*thenAll.share(), b.asked.Load())
 		if told < .98 {
-			t.Errorf("%d engines: %.1f%% of the predictions of what has been told since are exact", n, 100*told)
+			t.Errorf("%d engines: %.1f%% of the predictions for reported blocks are exact", n, 100*told)
 		}
 		if over := firstAll.over + thenAll.over; over > 0 {
 			t.Errorf("%d engines: %d predictions of more than there was", n, over)

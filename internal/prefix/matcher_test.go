@@ -78,7 +78,7 @@ func TestGuessKnowsBlocks(t *testing.T) {
 	}
 	for _, c := range [][2]int{{250, 240}, {256, 240}, {257, 256}, {16, 0}} {
 		if got := total(c[0]); got != int32(c[1]) {
-			t.Errorf("nothing is told yet: %d of %d tokens, want %d", got, c[0], c[1])
+			t.Errorf("before any report: %d of %d tokens, want %d", got, c[0], c[1])
 		}
 	}
 	d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: 15}}}

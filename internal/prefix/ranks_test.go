@@ -62,6 +62,6 @@ func TestRanksAreExpected(t *testing.T) {
 		ended(0)
 	}
 	if v := m.Verdicts(eps[0])[0]; v.Over == 0 || v.Reason == "" {
-		t.Errorf("nothing is there, and nobody says so: %+v", v)
+		t.Errorf("no block is there, and no verdict reports it: %+v", v)
 	}
 }

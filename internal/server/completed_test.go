@@ -37,6 +37,6 @@ plugins:
 		t.Error("the source's own list was changed")
 	}
 	if plain := completed(specs, config.Default(config.Options{})); &plain[0] != &specs[0] {
-		t.Error("a configuration that says nothing changes nothing")
+		t.Error("an empty configuration changes nothing")
 	}
 }

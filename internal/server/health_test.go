@@ -87,7 +87,7 @@ func TestFailingEngine(t *testing.T) {
 		return ""
 	})
 	if h := shown(); h.Cause != "failed" && h.Cause != "probe" || !strings.Contains(h.Evidence, "answers with status 500") || !strings.Contains(h.BackBy, "probes") || h.Share != 0 {
-		t.Errorf("what status says: %+v", h)
+		t.Errorf("status: %+v", h)
 	}
 	testkit.Eventually(t, func() string { // the prefix index can become complete after the ejection
 		if st := s.Status(); st.State != "ready" {
@@ -102,7 +102,7 @@ func TestFailingEngine(t *testing.T) {
 	}
 	ex, ok := s.scheduler.Records().Last(1)[0], true
 	if !ok || len(ex.Health) != 1 || ex.Health[0].Endpoint != sick || ex.Health[0].State != "out" || ex.Health[0].Used {
-		t.Errorf("what explain says: %+v", ex)
+		t.Errorf("explanation: %+v", ex)
 	}
 	fleet.Engines()[0].SetFaults(faults.Faults{})
 	testkit.Await(t, "the engine back", func() bool {

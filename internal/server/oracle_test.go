@@ -360,7 +360,7 @@ func TestOracle(t *testing.T) {
 		t.Helper()
 		t.Logf("| %s %s", name, a)
 		if a.all == 0 || a.never > 0 || a.worst > limit {
-			t.Errorf("%s: said exact and %v old (limit %v), %d never true, of %d", name, a.worst, limit, a.never, a.all)
+			t.Errorf("%s: exact but %v old (limit %v), %d never true, of %d", name, a.worst, limit, a.never, a.all)
 		}
 	}
 	const soon, silent = time.Second, 3500 * time.Millisecond // a machine that is busy is half a second late

@@ -155,7 +155,7 @@ func TestFindProblems(t *testing.T) {
 			t.Errorf("codes %v, want %v", got, want)
 		}
 		if len(found) == 1 && found[0].Severity != problems.Notice && found[0].Summary() == "" {
-			t.Errorf("%s says nothing about its subject", c.want)
+			t.Errorf("%s does not name its subject", c.want)
 		}
 	}
 	for _, p := range problems.Table {

@@ -17,7 +17,7 @@ func (g *group) unchanged(what string, before map[string]content) {
 	g.t.Helper()
 	for _, s := range g.replicas {
 		if got := contents(s); !maps.Equal(got, before) && g.late() == "" && maps.Equal(contents(g.alone), before) {
-			g.t.Errorf("%s: %s knows %v, and knew %v; %s", what, s.o.Name, got, before, describe(s))
+			g.t.Errorf("%s: %s has %v, had %v; %s", what, s.o.Name, got, before, describe(s))
 		}
 	}
 }

@@ -142,7 +142,7 @@ func TestEngineMoves(t *testing.T) {
 				t.Errorf("%s, %s: %+v", s.o.Name, when, l)
 			}
 			if c := contents(s)[at]; c.count > 0 {
-				t.Errorf("%s, %s: believes %v of it", s.o.Name, when, c)
+				t.Errorf("%s, %s: has %v for it", s.o.Name, when, c)
 			}
 		}
 	}

@@ -97,6 +97,6 @@ func TestNATSRefuses(t *testing.T) {
 		}
 	}
 	if err == nil || !strings.Contains(err.Error(), "Authorization Violation") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("want one line that says why: %v", err)
+		t.Errorf("want one line with the reason: %v", err)
 	}
 }

@@ -58,7 +58,7 @@ func TestZonesDivideReading(t *testing.T) {
 			owner = before[source+"/0"]
 		}
 		if owner == "" {
-			t.Fatalf("nobody reads %s: %v", source, before)
+			t.Fatalf("no replica reads %s: %v", source, before)
 		}
 		ep["labels"].(map[string]any)["topology.kubernetes.io/zone"] = "of-" + other[owner]
 	}
@@ -88,7 +88,7 @@ func TestZonesDivideReading(t *testing.T) {
 		}
 		for _, m := range s.Status().Members {
 			if m.Zone != "of-"+m.Name {
-				t.Errorf("%s: %s is said to be in %q", s.o.Name, m.Name, m.Zone)
+				t.Errorf("%s: %s is in zone %q", s.o.Name, m.Name, m.Zone)
 			}
 		}
 	}

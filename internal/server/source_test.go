@@ -34,7 +34,7 @@ func TestSourceOfEndpoints(t *testing.T) {
 	o.Source = src.open
 	s := open(t, o)
 	if st := s.Status(); st.State != "starting" || st.Reason != "pool default/llama has not been read yet" {
-		t.Errorf("before the source knows: %s, %s", st.State, st.Reason)
+		t.Errorf("before the first reading of the source: %s, %s", st.State, st.Reason)
 	}
 	src.provide(discovery.Found{Specs: specs, Names: request.Names{
 		Objectives: map[string]int{"gold": 1, "batch": -1},
@@ -58,7 +58,7 @@ func TestSourceOfEndpoints(t *testing.T) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	if n := s.rules(s.config.Load()).Names; n.Objectives["batch"] != -1 {
-		t.Error("a reload lost what the source said")
+		t.Error("a reload lost the source's endpoints")
 	}
 }
 

@@ -78,10 +78,10 @@ func TestHostilePrefillers(t *testing.T) {
 			t.Errorf("%s: %d %.80s, decode was asked %.200s", c.name, w.Code, w.Body, body)
 		}
 		if got := w.Header().Get("X-Grapevine-Prefill-Faults"); got != c.faults {
-			t.Errorf("%s: the picker is told %q, want %q", c.name, got, c.faults)
+			t.Errorf("%s: the picker receives %q, want %q", c.name, got, c.faults)
 		}
 		if local := strings.HasPrefix(w.Header().Get("X-Grapevine-Kv-Transfer"), "-1;"); local == c.handed {
-			t.Errorf("%s: the picker is told %q", c.name, w.Header().Get("X-Grapevine-Kv-Transfer"))
+			t.Errorf("%s: the picker receives %q", c.name, w.Header().Get("X-Grapevine-Kv-Transfer"))
 		}
 		if n := b.Used(memory.Bodies); n != 0 {
 			t.Errorf("%s: %d bytes are still taken", c.name, n)

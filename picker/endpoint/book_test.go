@@ -41,7 +41,7 @@ func TestTicket(t *testing.T) {
 		t.Errorf("after release: %+v", l)
 	}
 	if changes != 3 {
-		t.Errorf("%d changes told", changes)
+		t.Errorf("%d changes reported", changes)
 	}
 	var unused Ticket
 	if unused.Release() || unused.FirstToken(t0) {
@@ -91,7 +91,7 @@ func TestRenew(t *testing.T) {
 		t.Fatalf("%+v after %+v", next, ep)
 	}
 	if c := told[len(told)-1]; len(c.Restarted) != 1 || c.Restarted[0] != next || c.Changed[0] != next || c.Snapshot != p.Snapshot() || len(c.Removed) > 0 {
-		t.Errorf("told %+v", c)
+		t.Errorf("reported %+v", c)
 	}
 	b.Open(&fresh, next, Work{Input: 20, New: 20}, t0)
 	old.FirstToken(t0)

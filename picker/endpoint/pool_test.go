@@ -154,7 +154,7 @@ func TestPoolKeeps(t *testing.T) {
 	forgets := func(got []*Endpoint, want ...*Endpoint) {
 		t.Helper()
 		if !slices.Equal(got, want) {
-			t.Errorf("forgotten: %v, want %v", got, want)
+			t.Errorf("removed: %v, want %v", got, want)
 		}
 	}
 	left := p.Set([]Spec{c})
@@ -184,6 +184,6 @@ func TestPoolKeeps(t *testing.T) {
 	p.Expire()
 	p.Expire()
 	if len(told) != 1 || told[0].Name != "other" || len(p.Snapshot().Absent) != 0 {
-		t.Errorf("forgotten: %v", told)
+		t.Errorf("removed: %v", told)
 	}
 }

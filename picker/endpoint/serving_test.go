@@ -101,7 +101,7 @@ func TestAnotherModel(t *testing.T) {
 		t.Errorf("another model: %d new lives, %+v", reborn, *c)
 	}
 	if n := len(p.fleets.all); n != 0 {
-		t.Errorf("%d models are remembered that nobody serves", n)
+		t.Errorf("%d models without an endpoint are stored", n)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestStarved(t *testing.T) {
 		for range 300 { // no requests for half a minute
 			w.now = w.now.Add(100 * time.Millisecond)
 			if e := w.Evidence(w.now); e.Starved {
-				t.Error("it is starved, and nobody asks it anything")
+				t.Error("a starved endpoint gets no request")
 			}
 		}
 		for i := range w.clients {

@@ -57,12 +57,12 @@ func TestAwake(t *testing.T) {
 	tr.Evidence(at(1))
 	answered.End(at(11), None)
 	if left.Late(at(11)) {
-		t.Error("late, of a client that left while nobody looked")
+		t.Error("late for a client that left while the tracker paused")
 	}
 	left.End(at(11), Left)
 	tr.Begin(&next, at(11), at(13))
 	if e := tr.Evidence(at(11.1)); e.Good != 1 || e.Bad != [NumCauses]uint64{} || e.Overdue != 0 {
-		t.Errorf("after ten seconds in which nobody looked: %+v", e)
+		t.Errorf("after a pause of ten seconds: %+v", e)
 	}
 	for s := 11.5; s < 12.1; s += .5 {
 		tr.Evidence(at(s))
@@ -198,7 +198,7 @@ func TestLook(t *testing.T) {
 	tr.Begin(&w, now, now.Add(time.Second))
 	w.End(now, Void)
 	if n := looks(time.Second); n != 1 {
-		t.Errorf("%d of 10 after one that said nothing", n)
+		t.Errorf("%d of 10 after an outcome without evidence", n)
 	}
 	tr.Begin(&w, now, now.Add(time.Second))
 	w.End(now, Cut)

@@ -36,7 +36,7 @@ func TestModelsApart(t *testing.T) {
 		}
 	}
 	if got := p.pool.Health().GroupProblems; len(got) != 1 || got[0].Group != "few" || got[0].Endpoints != 2 || got[0].Failing < .9 {
-		t.Errorf("what is said of the pool: %+v", got)
+		t.Errorf("problems of the pool: %+v", got)
 	}
 }
 

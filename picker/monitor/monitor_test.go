@@ -126,7 +126,7 @@ func TestSharing(t *testing.T) {
 		t.Errorf("an endpoint without failures: %v", got)
 	}
 	if !r.replicas[0].pool.Snapshot().Endpoints[1].Down() {
-		t.Error("decisions do not hear of it")
+		t.Error("decisions do not use it")
 	}
 }
 
@@ -196,7 +196,7 @@ func TestWordsDoNotWait(t *testing.T) {
 		t.Errorf("refused %v, %d probes denied", s.refused, s.denied-denied)
 	}
 	if said := m.reports[address]; len(said) != 1 || said["y"].InFlight != 1 {
-		t.Errorf("said: %v", said)
+		t.Errorf("reported: %v", said)
 	}
 	for range maxInbox {
 		if err := m.Merge("y", 1, address, word); err != nil {
@@ -274,7 +274,7 @@ func TestPartition(t *testing.T) {
 	r.cut = true
 	r.pass(10*time.Second, blind, nil)
 	if got := r.states(2); !cmp.Equal(got, []string{"out", "healthy", "healthy"}) {
-		t.Errorf("while nobody tells: %v", got)
+		t.Errorf("without reports: %v", got)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestProbeAsks(t *testing.T) {
 		t.Errorf("of an engine that answers no question: %v by %s", got, paths)
 	}
 	if got, _ := a.probe("/health", text(503, "")); got != NoRoom {
-		t.Errorf("of one that says that it is not well: %v", got)
+		t.Errorf("an engine that reports a problem is %v", got)
 	}
 	if got, _ := a.probe(embeddings, text(200, `{"object":"list","data":[{"embedding":[1,2]}]}`)); got != Passed {
 		t.Errorf("of one that embeds: %v", got)
@@ -166,7 +166,7 @@ func TestAliveIsNoProgress(t *testing.T) {
 	}
 	r.pass(4*time.Second, nil, nil)
 	if got := r.states(1); got[0] != "out" {
-		t.Errorf("an engine that hangs, and says that it is well, is %v", got)
+		t.Errorf("an engine that hangs and reports no problem is %v", got)
 	}
 }
 

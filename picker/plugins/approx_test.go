@@ -66,7 +66,7 @@ func TestBoundPluginsLearn(t *testing.T) {
 			learner, ok = p.Filter.(cycle.Observer)
 		}
 		if !ok {
-			t.Errorf("%s is told nothing", typ)
+			t.Errorf("%s gets no report", typ)
 			continue
 		}
 		c := f.cycle(prompt(1, 10))

@@ -87,9 +87,9 @@ func TestCopiesWhileComputed(t *testing.T) {
 		return 100
 	}
 	room, unknown := stayed(&endpoint.Gauges{BlockSize: 16, Blocks: 1 << 20}), stayed(nil)
-	t.Logf("%d waited before one did not, %d where nobody knows of room", room, unknown)
+	t.Logf("%d waited before one did not, %d where free memory is unknown", room, unknown)
 	if room < 1 || room > 3 || unknown <= room || unknown > 10 {
-		t.Errorf("%d waited before one did not, %d where nobody knows of room", room, unknown)
+		t.Errorf("%d waited before one did not, %d where free memory is unknown", room, unknown)
 	}
 }
 

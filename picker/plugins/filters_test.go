@@ -246,7 +246,7 @@ func TestDetectors(t *testing.T) {
 		t.Error(got)
 	}
 	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":1}`); got != "0123" {
-		t.Error("nobody is under the limit:", got)
+		t.Error("no endpoint is under the limit:", got)
 	}
 	f = newFleet(one{load: endpoint.Load{Requests: 150, Tokens: 5_000_000, Prefill: 1_000_000}}, one{load: endpoint.Load{Requests: 10}})
 	check(saturation("concurrency-detector", ""), .8)

@@ -34,7 +34,7 @@ func TestPriceOfMemory(t *testing.T) {
 	}
 	for k := 1; k < len(long); k++ {
 		if long[k] > 1e-6 {
-			t.Errorf("60,000 tokens on engine %d, where nobody is known to wait for memory, cost others %.6f s", k, long[k])
+			t.Errorf("60,000 tokens on engine %d, where no request waits for memory, cost others %.6f s", k, long[k])
 		}
 	}
 	if short[0] <= 0 || short[0] > long[0]/100 {

@@ -547,7 +547,7 @@ func TestEndpointsComeAndGo(t *testing.T) {
 			t.Errorf("%d readings at the address for metrics", n)
 		}
 		if _, ok := pages.Load(hostB); !ok {
-			t.Error("OnPage was not told")
+			t.Error("OnPage was not called")
 		}
 		if _, err := p.Refresh(t.Context(), a); !errors.Is(err, ErrNotPolled) {
 			t.Errorf("refresh after it went: %v", err)

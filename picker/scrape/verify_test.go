@@ -64,7 +64,7 @@ func TestPageTLS(t *testing.T) {
 		}
 	}
 	if _, err := (plugin.PageTLS{SkipVerify: true, CA: "none"}).Config(); err != nil {
-		t.Error("authorities that nobody is checked against:", err)
+		t.Error("unused certificate authorities:", err)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestAhead(t *testing.T) {
 		for i := range 200_000 {
 			if b := a.Ahead(most); b != a {
 				if a, rebuilt = b, rebuilt+1; !a.Repeats {
-					t.Fatal("it is forgotten that a hash has two entries")
+					t.Fatal("the index has lost that a hash has two entries")
 				}
 			}
 			e := Entry{Hash: r.Uint64(), Node: uint32(i + 1), Meta: one | KindOf(0, uint8(i%3))}

@@ -349,7 +349,7 @@ func (r *rollout) audit() {
 	predicted, reported := now.predicted-before.predicted, now.reported-before.reported
 	r.t.Logf("engines reported %.0f of %d prompt tokens as cached, %.0f were predicted", reported, tally.PromptTokens, predicted)
 	if over := predicted - reported; math.Abs(over) > reported/200 || reported != float64(tally.CachedTokens) {
-		r.t.Errorf("clients were told of %d cached tokens", tally.CachedTokens)
+		r.t.Errorf("clients received %d cached tokens", tally.CachedTokens)
 	}
 }
 

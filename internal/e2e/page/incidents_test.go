@@ -62,7 +62,7 @@ func TestIncidents(t *testing.T) {
 			}
 			s, cause := in.start(t)
 			if got := s.eval(t, `document.querySelector("#out section").textContent`); strings.Contains(got, string(in.code)) {
-				t.Fatalf("before the incident the page says %q", got)
+				t.Fatalf("before the incident the page shows %q", got)
 			}
 			began := time.Now()
 			cause()
@@ -71,7 +71,7 @@ func TestIncidents(t *testing.T) {
 			got := s.eval(t, firstHeading)
 			for _, want := range []string{p.Title, "Effect: " + plain(p.Effect), plain(p.PlainActions()[0])} {
 				if !strings.Contains(got, want) {
-					t.Errorf("the page says %q, want %q in it", got, want)
+					t.Errorf("the page shows %q, want %q in it", got, want)
 				}
 			}
 			if in.shows != "" {

@@ -35,7 +35,7 @@ func TestKinds(t *testing.T) {
 				whole++
 			}
 			if o.Served != "" && o.Served != r.addrs[0] {
-				t.Errorf("a request went to %s, not where the picker said", o.Served)
+				t.Errorf("a request went to %s, not to the picker's choice", o.Served)
 			}
 		}
 		// Caddy's log gives an upgraded connection no status.

@@ -66,7 +66,7 @@ func TestQuality(t *testing.T) {
 				t.Errorf("%s: replica %d was never asked", q.Case, i+1)
 			}
 			if !strings.Contains(q.Status[i], "reads 3 of 3 event streams itself") {
-				t.Errorf("%s: replica %d says %q", q.Case, i+1, q.Status[i])
+				t.Errorf("%s: replica %d reports %q", q.Case, i+1, q.Status[i])
 			}
 		}
 	}

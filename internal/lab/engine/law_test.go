@@ -123,7 +123,7 @@ func checkEvents(t *rapid.T, e *Engine, told map[Hash]int, events []Event) {
 		}
 	}
 	if diff := cmp.Diff(cached, told); diff != "" {
-		t.Fatalf("events do not tell the cache (-cached +told):\n%s", diff)
+		t.Fatalf("events differ from the cache (-cached +announced):\n%s", diff)
 	}
 }
 

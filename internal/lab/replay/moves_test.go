@@ -109,7 +109,7 @@ func TestFetching(t *testing.T) {
 	for seed := range uint64(seeds) {
 		a, b := play(Default, 25e9, seed+3), play(Fetching+":kvBytesPerToken=327680", 25e9, seed+3)
 		if a.Fetched != 0 || b.Errors > 0 {
-			t.Errorf("seed %d: fetched %.4f without being told to; %d errors", seed+3, a.Fetched, b.Errors)
+			t.Errorf("seed %d: fetched %.4f without an instruction; %d errors", seed+3, a.Fetched, b.Errors)
 		}
 		without, with, fetched = without+a.TTFT.P90/seeds, with+b.TTFT.P90/seeds, fetched+b.Fetched/seeds
 	}

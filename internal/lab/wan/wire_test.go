@@ -54,7 +54,7 @@ func TestWire(t *testing.T) {
 				t.Fatal(err)
 			}
 			if line, err := bufio.NewReader(c).ReadString('\n'); line != "hello\n" {
-				t.Fatalf("heard %q, %v", line, err)
+				t.Fatalf("received %q, %v", line, err)
 			}
 			if took := time.Since(begun); took < 2*delay {
 				t.Errorf("there and back in %v, with a delay of %v each way", took, delay)
@@ -68,7 +68,7 @@ func TestWire(t *testing.T) {
 		}
 		c.Close()
 		if _, err := net.Dial("tcp", w.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("a wire that is cut says %v", err)
+			t.Errorf("a cut wire returns %v", err)
 		}
 		if err := w.Heal(); err != nil {
 			t.Fatal(err)

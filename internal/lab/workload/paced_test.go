@@ -24,6 +24,6 @@ func TestPacedSpans(t *testing.T) {
 		t.Errorf("first answer of a after 3 s came after %v more", d)
 	}
 	if d := l.FirstFrom("c", at); d != 0 {
-		t.Errorf("an answer of nobody: %v", d)
+		t.Errorf("an answer without a server: %v", d)
 	}
 }

@@ -87,7 +87,7 @@ func judge(t *testing.T, v *Vocab, ids, want []uint32, a, b int, w Window, verdi
 		broken = broken || !same(i)
 	}
 	if verdict == Deviates && !broken {
-		t.Fatalf("token %d of the block %q is said to deviate\nbefore %q after %q", n, show(v, ids[a:b]), show(v, w.Before), show(v, w.After))
+		t.Fatalf("token %d of the block %q is reported to deviate\nbefore %q after %q", n, show(v, ids[a:b]), show(v, w.Before), show(v, w.After))
 	}
 	if verdict == Unknown && w.Root && w.Final {
 		t.Fatalf("unknown at token %d although everything was given: %q", n, show(v, ids[a:b]))
@@ -119,7 +119,7 @@ func TestCanonicalProse(t *testing.T) {
 	}
 	t.Logf("%d unknown, %d canonical, %d deviating", sum[Unknown], sum[Canonical], sum[Deviates])
 	if sum[Deviates] != 0 {
-		t.Errorf("canonical blocks said to deviate: %v", sum)
+		t.Errorf("canonical blocks reported to deviate: %v", sum)
 	}
 	if sum[Unknown]*10 > sum[Canonical] {
 		t.Errorf("more than one block in ten is undecided: %v", sum)

@@ -49,7 +49,7 @@ func TestNoBlockOfACanonicalStreamDeviates(t *testing.T) {
 				w := Window{Text: text[max(0, offs[at]-keep):offs[at]], Block: ids[at:end]}
 				w.Root = offs[at] <= keep
 				if verdict, n := c.Check(w); verdict == Deviates {
-					t.Fatalf("token %d of the block %q behind %q is said to deviate", n, text[offs[at]:offs[end]], w.Text)
+					t.Fatalf("token %d of the block %q behind %q is reported to deviate", n, text[offs[at]:offs[end]], w.Text)
 				}
 			}
 		})

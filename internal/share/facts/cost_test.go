@@ -23,7 +23,7 @@ func TestInvalidTextIsRepaired(t *testing.T) {
 		t.Helper()
 		is := was
 		if change(&is); nearlyEqual(was, is) != want {
-			t.Errorf("told = %v of %+v", !want, is)
+			t.Errorf("nearlyEqual() = %v for %+v", !want, is)
 		}
 	}
 	f(true, func(*endpoint.Cost) {})

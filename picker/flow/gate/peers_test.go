@@ -59,7 +59,7 @@ func TestFirstBurst(t *testing.T) {
 			}
 		}
 		if took > places+len(gates) || took < places/2 {
-			t.Errorf("reconfigured = %v: %d requests dispatched before replicas heard from each other, with %d permits", again, took, places)
+			t.Errorf("reconfigured = %v: %d requests dispatched before replicas received messages from each other, with %d permits", again, took, places)
 		}
 	}
 }
