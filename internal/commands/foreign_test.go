@@ -53,6 +53,11 @@ func TestPresets(t *testing.T) {
 			[]string{"--config-text=x", "--pool-name=qwen-inference-pool", "--pool-namespace=prod", "--listen=0.0.0.0:9002", "--health=0.0.0.0:9003", "--log-format=json", "--metrics-compat=true"},
 		},
 		{
+			"empty values", "chart inferencepool v1.5.0 of the Gateway API inference extension, for engines without the gauge",
+			[]string{"--pool-name", "p", "--lora-info-metric", "", "--zap-encoder", "json", "", "--grpc-port", "9002"},
+			[]string{"--pool-name=p", "--listen=0.0.0.0:9002", "--log-format=json", "--metrics-compat=true"},
+		},
+		{
 			"older KServe with TLS", "the same preset with llm-d-inference-scheduler v0.2.0",
 			[]string{"--poolName", "p", "--grpcPort", "9002", "--secureServing", "--modelServerMetricsScheme", "https", "--modelServerMetricsHttpsInsecureSkipVerify", "--certPath", "/etc/ssl/certs", "--kvCacheUsagePercentageMetric", "vllm:kv_cache_usage_perc"},
 			[]string{"--pool-name=p", "--listen=0.0.0.0:9002", "--tls-cert=/etc/ssl/certs/tls.crt", "--tls-key=/etc/ssl/certs/tls.key", "--engine-scheme=https", "--metrics-compat=true"},

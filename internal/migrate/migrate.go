@@ -44,8 +44,6 @@ func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err 
 			fl.String(f.name, "", "")
 		}
 	}
-	// Templates of other projects leave empty arguments where an option is off. Other pickers ignore them.
-	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "" })
 	if err := fl.Parse(doubleDashes(fl, args)); err != nil {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {
@@ -54,6 +52,9 @@ func Translate(fl *pflag.FlagSet, discovery, args []string) (t Translation, err 
 		return t, cli.UsageError{Err: err}
 	}
 	for _, a := range fl.Args() {
+		if a == "" { // templates of other projects leave these where an option is off, and other pickers ignore them
+			continue
+		}
 		if a != "true" && a != "false" {
 			return t, cli.UsageError{Err: fmt.Errorf("unexpected argument %q", a)}
 		}
