@@ -100,7 +100,7 @@ demo-batch: setup-demo build ## show interactive requests beside batch jobs, wit
 	@$(LAB) demo --batch --plot $(BUILD)/batch.svg
 
 .PHONY: demo-faults
-demo-faults: setup-demo build ## make engines sick one way after the other and count what clients notice (6 minutes)
+demo-faults: setup-demo build ## inject engine faults one after another and count their effects on clients (6 minutes)
 	@$(LAB) demo --faults
 
 .PHONY: soak
