@@ -858,6 +858,7 @@ func TestRemedyOfPool(t *testing.T) {
 	s := r.open(func(o *pools.Options) {
 		o.Process.ModelSource = modelfiles.Options{Mode: modelfiles.ModeCache, Cache: t.TempDir()}
 	})
+	testkit.Await(t, "the pool is open", func() bool { return pool(s, "plain").Address != "" })
 	testkit.Eventually(t, func() string {
 		for _, f := range full(t, s, "plain").Problems {
 			if f.Code == problems.ModelFiles {
