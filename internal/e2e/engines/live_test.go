@@ -42,7 +42,7 @@ func (r *realRig) live(t *testing.T) {
 		says         []string
 	}{
 		{"as it is", r.model, right, nil},
-		{"another topic", r.model, wrong, []string{`"wrong" is configured: none of them is read`}},
+		{"another topic", r.model, wrong, []string{`but "wrong" is configured, so none is received`}},
 		{"another template", filepath.Dir(config), right, []string{"from byte 0 on", "from byte 0 on", "from byte 0 on"}},
 	} {
 		models := prompt.NewModels(prompt.ModelsOptions{})
