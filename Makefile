@@ -11,6 +11,9 @@ ifeq ($(origin HOME),undefined)
 export HOME := $(shell getent passwd "$$(id -u)" | cut -d: -f6)
 endif
 
+# Programs that ship have no cgo. Tests are built in the same way: some run in containers without a C library.
+export CGO_ENABLED ?= 0
+
 BUILD := build
 BINARY := $(BUILD)/grapevine
 LAB := $(BUILD)/grapevine-lab
