@@ -684,7 +684,7 @@ func TestFlood(t *testing.T) {
 			},
 			{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: part}}},
 		} {
-			_ = stream.Send(m) // some of them are cut
+			_ = stream.Send(m) // some messages are cut
 		}
 	}
 	value := func(pool, name string) (sum float64) {
