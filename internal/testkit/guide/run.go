@@ -1,35 +1,16 @@
 package guide
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
-
-// output is what a background block has printed. It is safe for concurrent use.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // Run runs the shell blocks of the page in a file, in order, in the folder dir and with additional
 // environment variables, and compares their output with that of the page. Blocks in the background end
@@ -50,7 +31,7 @@ func Run(t *testing.T, path, dir string, env ...string) (ran int) {
 			continue
 		}
 		ran++
-		var out output
+		var out parts.Output
 		c := exec.Command("bash", "-euo", "pipefail", "-c", b.Script)
 		c.Dir, c.Stdout, c.Stderr, c.Env = dir, &out, &out, append(os.Environ(), env...)
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
