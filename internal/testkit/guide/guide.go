@@ -15,7 +15,7 @@ type Block struct {
 	Output string // the text block after it; "": none
 }
 
-var fence = regexp.MustCompile("(?ms)^(?:<!-- (not run|background until): (.*?) -->\n)?```(\\w+)\n(.*?)^```$")
+var fence = regexp.MustCompile("(?ms)^(?: *<!-- (not run|background until): (.*?) -->\n)?( *)```(\\w+)\n(.*?)^ *```$")
 
 // Parse returns the shell blocks of a page. It returns an error for a control comment that is not
 // directly before a shell block.
@@ -29,9 +29,10 @@ func Parse(page string) ([]Block, error) {
 			}
 			return page[m[2*i]:m[2*i+1]]
 		}
-		switch text(3) {
+		content := outdent(text(5), len(text(3)))
+		switch text(4) {
 		case "sh":
-			b := Block{Line: 1 + strings.Count(page[:m[0]], "\n"), Script: text(4)}
+			b := Block{Line: 1 + strings.Count(page[:m[0]], "\n"), Script: content}
 			switch text(1) {
 			case "not run":
 				b.Skip = text(2)
@@ -43,15 +44,24 @@ func Parse(page string) ([]Block, error) {
 			list = append(list, b)
 		case "text":
 			if len(list) == 0 {
-				return nil, fmt.Errorf("output %q has no shell block before it", text(4))
+				return nil, fmt.Errorf("output %q has no shell block before it", content)
 			}
-			list[len(list)-1].Output = text(4)
+			list[len(list)-1].Output = content
 		}
 	}
 	if all := strings.Count(page, "<!-- not run:") + strings.Count(page, "<!-- background until:"); all != controls {
 		return nil, fmt.Errorf("%d of %d control comments are not directly before a shell block", all-controls, all)
 	}
 	return list, nil
+}
+
+// outdent removes the indent of a block that belongs to an item of a list.
+func outdent(s string, indent int) string {
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		b.WriteString(line[min(indent, len(line)-len(strings.TrimLeft(line, " "))):])
+	}
+	return b.String()
 }
 
 var digits = regexp.MustCompile(`[0-9a-f]*[0-9][0-9a-f.]*`)

@@ -25,3 +25,11 @@ func TestParseRejectsStrayComments(t *testing.T) {
 		t.Errorf("Parse() = %+v, %v", list, err)
 	}
 }
+
+func TestParseRemovesIndent(t *testing.T) {
+	list, err := Parse("1. Start:\n\n   <!-- background until: ready -->\n   ```sh\n   if a\n     b\n   ```\n\n   ```text\n   ready\n     now\n   ```\n")
+	want := Block{Line: 3, Script: "if a\n  b\n", Until: "ready", Output: "ready\n  now\n"}
+	if err != nil || len(list) != 1 || list[0] != want {
+		t.Errorf("Parse() = %+v, %v, want %+v", list, err, want)
+	}
+}

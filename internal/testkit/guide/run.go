@@ -7,13 +7,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
+// limit is the longest time that a block may take. The longest ones build programs.
+const limit = 5 * time.Minute
+
 // Run runs the shell blocks of the page in a file, in order, in the folder dir and with additional
-// environment variables, and compares their output with that of the page. Blocks in the background end
+// environment variables, and compares their output with that of the page. Programs in the background end
 // with the test. It returns the number of blocks that were run.
 func Run(t *testing.T, path, dir string, env ...string) (ran int) {
 	t.Helper()
@@ -39,7 +43,14 @@ func Run(t *testing.T, path, dir string, env ...string) (ran int) {
 			t.Fatal(err)
 		}
 		if b.Until == "" {
+			late := time.AfterFunc(limit, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
 			err = c.Wait()
+			if !late.Stop() {
+				t.Fatalf("%s:%d: not ended after %v\n%s%s", path, b.Line, limit, b.Script, out.String())
+			}
+			if syscall.Kill(-c.Process.Pid, 0) == nil { // it started programs that are still running
+				t.Cleanup(func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGTERM) })
+			}
 		} else {
 			ended := make(chan struct{})
 			var problem error
