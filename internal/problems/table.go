@@ -25,7 +25,7 @@ var replica = []Problem{
 		Meaning: "One of the replica's own loops makes no progress. The replica reports that it is not ready.",
 		Effect:  "Proxies stop sending requests to this replica. The other replicas carry its load.",
 		Action: []string{
-			"Run `kubectl port-forward POD 9090`, then save a [flight record](tasks/debug.md#save-a-flight-record): `grapevine flight-record -o record.tar.gz`.",
+			"Run `kubectl port-forward POD 9090`, then save a [flight record](tasks/flight-record.md): `grapevine flight-record -o record.tar.gz`.",
 			"Restart the replica, and report the saved file.",
 		},
 		Verify: "`curl http://127.0.0.1:9090/healthz` answers `ok`.",
@@ -421,7 +421,7 @@ var traffic = []Problem{
 		Action: []string{
 			"Run `grapevine status` and act on the problems at its top.",
 			"If requests wait, the pool is full: [size a deployment](tasks/size.md).",
-			"Look at single requests: [debug](tasks/debug.md).",
+			"Look at single requests: [slow request](tasks/slow-request.md), [wrong placement](tasks/wrong-placement.md).",
 		},
 		Verify: "The ratio of `grapevine_user_errors_total` to `grapevine_user_requests_total` is below 1%.",
 		Alert: &Alert{

@@ -34,10 +34,14 @@ func checkout(t *testing.T) string {
 	return dir
 }
 
-// run runs a page in a fresh checkout.
-func run(t *testing.T, path string) {
-	if ran := guide.Run(t, filepath.Join(root, path), checkout(t)); ran < 3 {
-		t.Errorf("%s: %d blocks were run, want 3 or more", path, ran)
+// run runs pages one after another in a fresh checkout, with the programs that the first page builds.
+func run(t *testing.T, pages ...string) {
+	t.Helper()
+	dir := checkout(t)
+	for i, page := range pages {
+		if ran := guide.Run(t, filepath.Join(root, page), dir, "PATH="+filepath.Join(dir, "build")+":"+os.Getenv("PATH")); ran < 3 && i == 0 || ran == 0 {
+			t.Errorf("%s: %d blocks were run", page, ran)
+		}
 	}
 }
 
@@ -47,4 +51,15 @@ func TestSeveralPools(t *testing.T) { run(t, "docs/tasks/several-pools.md") }
 // TestSize runs the page on sizes.
 func TestSize(t *testing.T) { run(t, "docs/tasks/size.md") }
 
-func TestLaptopTutorial(t *testing.T) { run(t, "docs/get-started/laptop.md") }
+// TestLaptopTutorial runs the tutorial and the pages whose commands use its replica.
+func TestLaptopTutorial(t *testing.T) {
+	run(t, "docs/get-started/laptop.md",
+		"docs/tasks/slow-request.md", "docs/tasks/wrong-placement.md", "docs/tasks/cache-miss.md", "docs/tasks/benchmark.md")
+}
+
+// TestGroupTutorial runs the tutorial and the pages whose commands use its replicas.
+func TestGroupTutorial(t *testing.T) {
+	run(t, "docs/get-started/group.md",
+		"docs/tasks/add-a-model.md", "docs/tasks/rotate-keys.md", "docs/tasks/upgrade.md",
+		"docs/tasks/secure.md", "docs/tasks/join-clusters.md", "docs/tasks/go-plugin.md")
+}
