@@ -12,7 +12,8 @@ import (
 const (
 	questions    = "docs/questions.md"
 	mostLinks    = 3   // from the README to an answer
-	mostWords    = 480 // two minutes at 240 words a minute
+	mostWords    = 480 // two minutes
+	halfMinute   = 120 // words
 	manyQuestion = 20
 )
 
@@ -112,7 +113,8 @@ func TestQuestions(t *testing.T) {
 		case words > mostWords:
 			t.Errorf("%q: %d words lead to %s, want %d at most", m[1], words, m[3], mostWords)
 		}
-		return fmt.Sprintf("| %s | [%s](%s) | %d | %d |", m[1], m[2], m[3], w.links, words)
+		halves := (words + halfMinute - 1) / halfMinute // rounded up, so that few edits change the page
+		return fmt.Sprintf("| %s | [%s](%s) | %d | %d:%02d |", m[1], m[2], m[3], w.links, halves/2, halves%2*30)
 	})
 	if n < manyQuestion {
 		t.Errorf("%s has %d questions, want %d or more", questions, n, manyQuestion)
