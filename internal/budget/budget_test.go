@@ -3,16 +3,20 @@ package budget
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 )
 
 func TestTakeAndGive(t *testing.T) {
@@ -38,6 +42,49 @@ func TestTakeAndGive(t *testing.T) {
 	none.Release(Bodies, 1)
 	none.Apply()
 	prometheus.NewRegistry().MustRegister(b)
+}
+
+// TestNoBudget: a nil budget has no limits, no parts and no metrics, and does not change the garbage collector.
+func TestNoBudget(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	var none *Budget
+	none.SetParts(2)
+	none.Apply()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("memory limit = %d after Apply() of a nil budget, want %d", got, before)
+	}
+	if part := none.Part(2); part != nil || none.Share(Bodies) != 0 || none.Used(Bodies) != 0 {
+		t.Errorf("Part() = %v, Share() = %d, Used() = %d, want no limits", part, none.Share(Bodies), none.Used(Bodies))
+	}
+	if n := testutil.CollectAndCount(none); n != 0 {
+		t.Errorf("%d metrics of a nil budget, want none", n)
+	}
+}
+
+// TestParts: each pool has an equal part of the process's memory, which other pools cannot take. The
+// process's own budget is not divided.
+func TestParts(t *testing.T) {
+	whole := New(100 << 20)
+	a, b := whole.Part(2), whole.Part(2)
+	share := int(a.Share(Bodies))
+	if a.Limit() != 50<<20 || !a.Take(Bodies, share) || a.Take(Bodies, 1) || !b.Take(Bodies, share) {
+		t.Errorf("Limit() = %d, want 50 MiB, or a part took memory of another one", a.Limit())
+	}
+	a.SetParts(4)
+	if a.Limit() != 25<<20 || a.Used(Bodies) != int64(share) {
+		t.Errorf("Limit() = %d, Used() = %d after SetParts(4), want 25 MiB and %d", a.Limit(), a.Used(Bodies), share)
+	}
+	whole.SetParts(4)
+	if whole.Limit() != 100<<20 {
+		t.Errorf("Limit() of the process = %d after SetParts(), want 100 MiB", whole.Limit())
+	}
+	for label, b := range map[string]*Budget{"process": whole, "pool": a} {
+		text, err := testutil.CollectAndFormat(b, expfmt.TypeTextPlain, "grapevine_memory_budget_bytes")
+		if err != nil || !strings.Contains(string(text), `{use="`+label+`"}`) {
+			t.Errorf("metrics lack the limit of the %s: %s, %v", label, text, err)
+		}
+	}
 }
 
 // TestBeyondTheHeap: the garbage collector's limit leaves room for memory that it does not count,
@@ -82,6 +129,17 @@ func TestPressure(t *testing.T) {
 	if b := New(1 << 10); !b.UnderPressure() {
 		t.Error("UnderPressure() = false with a limit of 1 KiB")
 	}
+	if New(1 << 40).Part(2).UnderPressure() {
+		t.Error("UnderPressure() of a part, want that of the process")
+	}
+	if b := New(1 << 10).Part(2); !b.UnderPressure() {
+		t.Error("UnderPressure() of a part = false with a limit of 1 KiB for the process")
+	}
+	recent := New(1 << 10)
+	recent.live.next.Store(math.MaxInt64)
+	if recent.UnderPressure() {
+		t.Error("UnderPressure() reads the runtime's metrics before the interval has passed")
+	}
 }
 
 func TestMemory(t *testing.T) {
@@ -96,6 +154,8 @@ func TestMemory(t *testing.T) {
 		{"namespace", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "512\n"}, 512, "cgroup"},
 		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "proc/meminfo": "MemFree: 1 kB\nMemTotal: 2 kB\n"}, 2048, "machine"},
 		{"unknown", nil, 0, "machine"},
+		{"other controllers", map[string]string{"proc/self/cgroup": "no group\n3:cpu:/x\n4:memory:/y\n", "sys/fs/cgroup/memory.max": "1\n",
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "2", "sys/fs/cgroup/memory/y/memory.limit_in_bytes": "4096"}, 4096, "cgroup"},
 	} {
 		root := t.TempDir()
 		for name, text := range c.files {

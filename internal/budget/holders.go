@@ -134,13 +134,13 @@ func (s *holderShard) most(but *Holder) (most *Holder, held int64) {
 // displace ends the holder with the most memory, if it is more than want, except but. It reports
 // whether it did.
 func (hs *Holders) displace(but *Holder, want int64) bool {
-	for range 2 { // the first choice may have ended in the meantime
+	for { // the choice may have ended in the meantime
 		var at *holderShard
 		most := want
 		for i := range hs.shards {
 			s := &hs.shards[i]
 			s.mu.Lock()
-			if h, n := s.most(but); h != nil && n > most {
+			if _, n := s.most(but); n > most {
 				at, most = s, n
 			}
 			s.mu.Unlock()
@@ -150,7 +150,7 @@ func (hs *Holders) displace(but *Holder, want int64) bool {
 		}
 		at.mu.Lock()
 		h, n := at.most(but)
-		ended := h != nil && n > want
+		ended := n > want
 		if ended {
 			at.remove(h)
 			h.ended = true
@@ -164,7 +164,6 @@ func (hs *Holders) displace(but *Holder, want int64) bool {
 			return true
 		}
 	}
-	return false
 }
 
 // lend reports whether n bytes of memory that is about to be released may be lent to a holder that

@@ -164,10 +164,7 @@ type origin struct {
 func (o *origin) oldest() *conn { return o.age.Front().Value.(*conn) }
 
 func originOf(c net.Conn) netip.Addr {
-	at, ok := c.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{} // a socket file has a single origin
-	}
+	at, _ := c.RemoteAddr().(*net.TCPAddr) // nil for a socket file, whose single origin is the zero address
 	ip := at.AddrPort().Addr().Unmap().WithZone("")
 	if ip.Is4() {
 		return ip

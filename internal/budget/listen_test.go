@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // scripted is a listener with connections from a list of addresses. It ends with the list.
@@ -95,6 +97,17 @@ func TestFairConnections(t *testing.T) {
 			t.Errorf("%s: %d connections from %d addresses left", c.name, in.open, len(in.from))
 		}
 	}
+}
+
+// TestPacedConnectionsAreCounted: listeners count paced connections. A nil *Listeners does not.
+func TestPacedConnectionsAreCounted(t *testing.T) {
+	ls := NewListenersOf(8, nil, nil)
+	ls.Paced("grpc")
+	if n := testutil.ToFloat64(ls.paced.WithLabelValues("grpc")); n != 1 {
+		t.Errorf("%g paced connections are counted, want 1", n)
+	}
+	var none *Listeners
+	none.Paced("grpc")
 }
 
 // TestUnreadIsBounded: kernel buffers for unread data do not grow with the traffic on connections

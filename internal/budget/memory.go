@@ -56,10 +56,7 @@ func groupOf(line string) (controllers, dir string, ok bool) {
 
 // number reads a file with one number. It returns 0 for "max" and invalid content.
 func number(file string) int64 {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
+	b, _ := os.ReadFile(file) // empty without the file
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
 	if err != nil || n >= 1<<60 { // cgroup v1's value for no limit
 		return 0
