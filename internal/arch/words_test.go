@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// mixedCase matches words that only identifiers are written like, such as MaxBody.
-	mixedCase = regexp.MustCompile(`\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+\b`)
+	// mixedCase matches words that only identifiers are written like, such as MaxBody and maxBody.
+	mixedCase = regexp.MustCompile(`\b(?:[A-Z][a-z0-9]+|[a-z]{2,})(?:[A-Z][a-z0-9]+)+\b`)
 	// docLink matches links of doc comments to a name of the same package.
 	docLink = regexp.MustCompile(`\[\*?([A-Z]\w*)(?:\.([A-Z]\w*))?\]`)
 )

@@ -15,8 +15,8 @@
 // published chat templates use.
 //
 // Unsupported statements (include, import, extends) are an error of Parse. Unsupported filters,
-// tests, functions and methods (escaping, variable arguments, the entries of leftMethods and
-// leftGlobals) are an error of Render when they are reached. Both errors wrap ErrUnsupported and
+// tests, functions and methods (escaping, variable arguments, the entries of leftMethods)
+// are an error of Render when they are reached. Both errors wrap ErrUnsupported and
 // name the construct.
 //
 // Invariants: a Template is immutable and safe for concurrent use. If Python would raise an
