@@ -21,14 +21,18 @@ const (
 )
 
 func main() {
-	only := flag.String("only", "", "changes whose name has this in it; with -random, files that match this pattern, such as picker/*.go")
+	only := flag.String("only", "", "changes whose name has this in it; with -random, files that match one of these patterns, such as picker/*.go,events/*.go")
 	part := flag.String("part", "1/1", "the part of the list to try, such as 2/6: every sixth change, from the second on")
 	random := flag.Int("random", 0, "try that many random mutations over all packages instead of a list")
+	rules := flag.Bool("rules", false, "try all mutations that remove or invert a rule of trust, budget and admission code")
 	seed := flag.String("seed", "1", "seed of the random mutations, such as a commit")
 	share := flag.Float64("caught", 0.65, "share of all random mutations that tests must catch; small samples may have less")
 	limit := flag.Duration("for", 2*time.Hour, "start no further change after that time")
 	flag.Parse()
-	if *random > 0 {
+	if *rules {
+		*random = -1
+	}
+	if *random != 0 {
 		if err := runRandom(*random, *seed, *only, *share, *limit); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,48 +69,125 @@ func TestListFitsTheProgram(t *testing.T) {
 	}
 }
 
-// TestSitesOfAFile checks each kind of random mutation on a small file.
-func TestSitesOfAFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.go")
-	const text = `package x
+// program prints one line per function.
+const program = `package main
+
+import "fmt"
 
 type a struct{ Load, Name int }
 
-func f(b, c *a) bool {
+func copied(b a) (c a) {
 	c.Load = b.Load
-	d := a{Load: b.Load, Name: b.Name}
-	if d.Load > 1 && c.Name == 2 {
+	return c
+}
+
+func literal(b a) a { return a{Load: b.Load, Name: b.Name} }
+
+func both(x, y int) bool { return x > 1 && y < 3 }
+
+func either(x, y int) bool { return x == 1 || y != 3 }
+
+func low(x int) bool { return x <= 2 }
+
+func high(x int) bool { return x >= 2 }
+
+func sum(x int) int { return x + 5 }
+
+func rest(x int) int { return x - 2 }
+
+func branch(x bool) bool {
+	if x {
 		return true
 	}
-	return d.Name+1 < 3
+	return false
+}
+
+func main() {
+	fmt.Println("copied", copied(a{1, 2}))
+	fmt.Println("literal", literal(a{1, 2}))
+	fmt.Println("both", both(1, 2), both(1, 3), both(2, 2), both(2, 3))
+	fmt.Println("either", either(1, 2), either(1, 3), either(2, 2), either(2, 3))
+	fmt.Println("low", low(1), low(2), low(3))
+	fmt.Println("high", high(1), high(2), high(3))
+	fmt.Println("sum", sum(1))
+	fmt.Println("rest", rest(1))
+	fmt.Println("branch", branch(true), branch(false))
 }
 `
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+
+// TestMutationsOfAFile compiles a program with all its mutations, and runs it with each.
+func TestMutationsOfAFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"x.go": program, "go.mod": "module x\n\ngo 1.26\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	found, err := sites(path)
+	list, err := sites("x.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, s := range found {
-		mutated := strings.Split(string(s.apply()), "\n")[s.line-1]
-		got = append(got, s.kind+": "+strings.TrimSpace(mutated))
+	if _, err := overlay(".", "./.", list); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-overlay", "overlay.json", "-o", "x").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := func(n int) []string {
+		cmd := exec.Command("./x")
+		cmd.Env = append(os.Environ(), envActive+"="+strconv.Itoa(n))
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSpace(string(out)), "\n")
+	}
+	got := []string{"no mutation: " + strings.Join(run(-1), ", ")}
+	unchanged := run(-1)
+	for i, s := range list {
+		lines := slices.DeleteFunc(run(i), func(l string) bool { return slices.Contains(unchanged, l) })
+		got = append(got, s.kind+": "+strings.Join(lines, ", "))
 	}
 	want := []string{
-		"drop a copied field: _ = b.Load",
-		"drop a copied field: d := a{ Name: b.Name}",
-		"drop a copied field: d := a{Load: b.Load, }",
-		"a condition is never true: if false && (d.Load > 1 && c.Name == 2) {",
-		"&& becomes ||: if d.Load > 1 || c.Name == 2 {",
-		"> becomes >=: if d.Load >= 1 && c.Name == 2 {",
-		"== becomes !=: if d.Load > 1 && c.Name != 2 {",
-		"return true becomes its opposite: return false",
-		"< becomes <=: return d.Name+1 <= 3",
-		"+ becomes -: return d.Name-1 < 3",
+		"no mutation: copied {1 0}, literal {1 2}, both false false true false, either true true true false, low true true false, high false true true, sum 6, rest -1, branch true false",
+		"drop a copied field: copied {0 0}",
+		"drop a copied field: literal {0 2}",
+		"drop a copied field: literal {1 0}",
+		"&& becomes ||: both true false true true",
+		"> becomes >=: both true false true false",
+		"< becomes <=: both false false true true",
+		"|| becomes &&: either true false false false",
+		"== becomes !=: either true false true true",
+		"!= becomes ==: either true true false true",
+		"<= becomes <: low true false false",
+		">= becomes >: high false false true",
+		"+ becomes -: sum -4",
+		"- becomes +: rest 3",
+		"a condition is never true: branch false false",
+		"return true becomes its opposite: branch false false",
+		"return false becomes its opposite: branch true true",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("sites (-want +got):\n%s", diff)
+		t.Errorf("output with each mutation (-want +got):\n%s", diff)
+	}
+}
+
+// TestEquivalentMutationsExist checks that each listed equivalent mutation is still possible.
+func TestEquivalentMutationsExist(t *testing.T) {
+	t.Chdir("../../..")
+	listed, err := readEquivalent(defaultEquivalent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := sample(1<<30, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		delete(listed, s.key())
+	}
+	for key := range listed {
+		t.Errorf("the program has no such mutation:\n%s", key)
 	}
 }
 
@@ -140,7 +219,7 @@ func TestSampleCoversTrustAndCopies(t *testing.T) {
 	}
 	guards, copies := 0, 0
 	for _, s := range one {
-		if slices.ContainsFunc(critical, func(p string) bool { return strings.HasPrefix(s.file, p) }) {
+		if s.critical() {
 			guards++
 		}
 		if s.kind == kindCopy {
