@@ -12,13 +12,13 @@ import (
 var wallClocks = map[string]string{
 	"internal/commands/explain_offline.go": "shows a decision of another time",
 	"cluster/types.go":                     "a number that no other process has",
-	"internal/server/rules.go":             "a metric tells the time of day",
+	"internal/server/configuration.go":     "a metric tells the time of day",
 	"internal/share/driver.go":             "said to other replicas",
 	"internal/prompt/model.go":             "templates print the date",
 	"internal/prompt/models.go":            "templates print the date",
 	"internal/prompt/remote/prober.go":     "compares times, which have a reading of the other clock",
 	"internal/prompt/remote/renderer.go":   "compares times, which have a reading of the other clock",
-	"internal/server/identity.go":          "says to other replicas how old a seed is",
+	"internal/server/share.go":             "says to other replicas how old a seed is",
 	"pd/sidecar/options.go":                "compares times, which have a reading of the other clock",
 }
 

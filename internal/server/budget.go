@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
@@ -49,9 +50,9 @@ func (s *Server) openBudget() {
 const blockMemory = 64
 
 // indexOptions limits the index to its share of memory.
-func (s *Server) indexOptions() indexer.Options {
-	o := indexer.Options{Hasher: s.hasher}
-	if share := s.budget.Share(budget.Index); share > 0 {
+func indexOptions(hasher block.Hasher, b *budget.Budget) indexer.Options {
+	o := indexer.Options{Hasher: hasher}
+	if share := b.Share(budget.Index); share > 0 {
 		o.MaxNodes = int(min(max(share/blockMemory, 1<<16), 64<<20))
 		o.MaxSourceBlocks = min(o.MaxNodes, 16<<20)
 	}

@@ -176,7 +176,7 @@ func (r *clusterRig) open(replicas int, file, model string) {
 	}
 	testkit.Await(r.b, "replicas are ready", func() bool {
 		for _, s := range r.servers {
-			if !s.settled.Load() || s.pending() > 0 {
+			if !s.stage.settled.Load() || s.knowledge.pending() > 0 {
 				return false
 			}
 		}

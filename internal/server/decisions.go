@@ -8,9 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/explanation"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
 
 // Limits of the decisions that a replica keeps.
@@ -24,73 +27,89 @@ const (
 	peerBytes        = 128 << 10
 )
 
-// retention returns how many decisions this replica keeps.
-func (s *Server) retention() picker.Retention {
+// retention returns how many decisions a replica keeps within a memory budget.
+func retention(b *budget.Budget) picker.Retention {
 	r := picker.Retention{Age: decisionAge, Least: leastKept, Bytes: decisionBytes}
-	if s.budget.Limit() > 0 {
-		r.Bytes = min(r.Bytes, int(s.budget.Share(budget.Records)/2))
+	if b.Limit() > 0 {
+		r.Bytes = min(r.Bytes, int(b.Share(budget.Records)/2))
 	}
 	return r
 }
 
-// decisionID identifies a decision of this replica in the group.
-func (s *Server) decisionID(number uint64) string {
-	return s.node.Self().ID + "." + strconv.FormatUint(number, 10)
+// groupDecisions finds decisions of this replica and of the others. It is safe for concurrent use.
+type groupDecisions struct {
+	Name    string // of this replica
+	Node    *cluster.Node
+	Grouped bool
+	Records *picker.Records // of this replica
+	Gate    *gate.Gate      // its waiting requests
+	peers   *facts.Decisions
 }
 
-// decisions handles /debug/decisions. For an id it also asks the other replicas, unless local is
+// newGroupDecisions registers the exchange with the group, before the node is opened.
+func newGroupDecisions(d groupDecisions) *groupDecisions {
+	d.peers = facts.NewDecisions(facts.DecisionOptions{Group: facts.Of(d.Node), Find: d.findForPeer})
+	return &d
+}
+
+// id identifies a decision of this replica in the group.
+func (d *groupDecisions) id(number uint64) string {
+	return d.Node.Self().ID + "." + strconv.FormatUint(number, 10)
+}
+
+// find handles /debug/decisions. For an id it also asks the other replicas, unless local is
 // set. silent names the replicas that did not answer.
-func (s *Server) decisions(ctx context.Context, id string, n int, local bool) (found any, silent []string) {
+func (d *groupDecisions) find(ctx context.Context, id string, n int, local bool) (found any, silent []string) {
 	if id == "" {
-		list := s.scheduler.Records().Last(n)
+		list := d.Records.Last(n)
 		for i := range list {
-			s.sign(&list[i])
+			d.sign(&list[i])
 		}
 		return list, nil
 	}
 	list := []explanation.Explanation{}
-	if e, ok := s.ownDecision(id); ok {
+	if e, ok := d.own(id); ok {
 		list = append(list, e)
 	}
-	if !local && s.o.Cluster.enabled() {
+	if !local && d.Grouped {
 		var more []explanation.Explanation
-		more, silent = s.askPeers(ctx, id)
+		more, silent = d.askPeers(ctx, id)
 		list = append(list, more...)
 	}
 	slices.SortStableFunc(list, func(a, b explanation.Explanation) int { return b.At.Compare(a.At) })
 	return list, silent
 }
 
-// ownDecision returns this replica's decision about a request, by the request's id or the
+// own returns this replica's decision about a request, by the request's id or the
 // decision's.
-func (s *Server) ownDecision(id string) (explanation.Explanation, bool) {
-	if member, number, ok := cutLast(id, "."); ok && member == s.node.Self().ID {
+func (d *groupDecisions) own(id string) (explanation.Explanation, bool) {
+	if member, number, ok := cutLast(id, "."); ok && member == d.Node.Self().ID {
 		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
-			e, found := s.scheduler.Records().Numbered(n)
-			s.sign(&e)
+			e, found := d.Records.Numbered(n)
+			d.sign(&e)
 			return e, found
 		}
 	}
-	e, ok := s.gate.Explain(id) // a reused id may be queued now and have an earlier decision
-	if placed, found := s.scheduler.Records().Explain(id); found && (!ok || placed.At.After(e.At)) {
+	e, ok := d.Gate.Explain(id) // a reused id may be queued now and have an earlier decision
+	if placed, found := d.Records.Explain(id); found && (!ok || placed.At.After(e.At)) {
 		e, ok = placed, true
 	}
-	s.sign(&e)
+	d.sign(&e)
 	return e, ok
 }
 
 // sign adds this replica's name and the decision's identifier.
-func (s *Server) sign(e *explanation.Explanation) {
-	e.Replica = s.o.Name
+func (d *groupDecisions) sign(e *explanation.Explanation) {
+	e.Replica = d.Name
 	if e.Number > 0 {
-		e.Decision = s.decisionID(e.Number)
+		e.Decision = d.id(e.Number)
 	}
 }
 
 // findForPeer returns this replica's decision about a request for another replica, or nil. Of a
 // decision that is too large, it sends the first candidates.
-func (s *Server) findForPeer(id string) []byte {
-	e, ok := s.ownDecision(id)
+func (d *groupDecisions) findForPeer(id string) []byte {
+	e, ok := d.own(id)
 	if !ok {
 		return nil
 	}
@@ -124,8 +143,8 @@ func shorten(e *explanation.Explanation) {
 }
 
 // askPeers asks the other replicas for their decision about a request.
-func (s *Server) askPeers(ctx context.Context, id string) (list []explanation.Explanation, silent []string) {
-	peers, _ := s.node.Peers()
+func (d *groupDecisions) askPeers(ctx context.Context, id string) (list []explanation.Explanation, silent []string) {
+	peers, _ := d.Node.Peers()
 	names, ids := map[string]string{}, []string{}
 	for _, p := range peers {
 		if p.State == "up" {
@@ -135,7 +154,7 @@ func (s *Server) askPeers(ctx context.Context, id string) (list []explanation.Ex
 	}
 	ctx, cancel := context.WithTimeout(ctx, peerDecisionTime)
 	defer cancel()
-	for _, a := range s.peerDecisions.Ask(ctx, id, ids) {
+	for _, a := range d.peers.Ask(ctx, id, ids) {
 		delete(names, a.Member)
 		var e explanation.Explanation
 		if a.Decision != nil && json.Unmarshal(a.Decision, &e) == nil {

@@ -1,16 +1,26 @@
 // Package server assembles a replica: it builds, connects and stops all parts. It is the only
 // package that imports all others.
 //
-// Open reads the endpoints, then opens the event streams, the metrics poller, the cluster, the
-// ext_proc listener and the admin port, in that order. Readiness depends on the state of the parts.
+// Open builds the parts in the order of the architecture drawing, from the index and the models up to
+// the listeners. It joins the group before it reads the list of endpoints, and serves proxies last.
+// Readiness depends on the state of the parts.
 // Drain announces to proxies and peers that this replica accepts no more requests. Stop ends
 // everything and waits.
 //
-// The package contains wiring only:
+// Server builds, connects and stops the parts; none of them refers to it. The sequence is Server.open
+// (open.go), which calls:
 //
-//   - status (status.go) and shared state (share.go)
-//   - group seeds (identity.go)
-//   - the configuration and its reload (rules.go)
-//   - engine health (health.go) and rendering probes (rendering.go)
-//   - the discovery service for Envoy (xds.go)
+//   - share.go: the group, and what its replicas share
+//   - decide.go: the matcher of prompts, readiness, and the scheduler
+//   - listeners.go: the parts that describe the replica, and the listeners
+//
+// Parts with behaviour of their own:
+//
+//   - configuration (configuration.go): the configuration in use and its reload
+//   - endpointLists (lists.go): the endpoint list while its source cannot be read
+//   - modelFinder (modelfiles.go) and peerFiles: files of the models that engines report
+//   - condition (condition.go) and cacheKnowledge: whether the replica is ready, and why not
+//   - reporter (status.go): the status, from which problems.go finds problems
+//   - groupDecisions (decisions.go) and dryRun (explain.go): explanations
+//   - xdsShare (xds.go): the discovery service for Envoy, and the replica's own pace
 package server

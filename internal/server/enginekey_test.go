@@ -50,7 +50,7 @@ func TestEngineKey(t *testing.T) {
 	s := open(t, o)
 	ep := s.pool.Snapshot().Endpoints[0]
 	probe := func() monitor.Result {
-		return monitor.NewProber("http", s.engineClient(monitor.NewClient())).Probe(context.Background(), ep)
+		return monitor.NewProber("http", s.engines.client(monitor.NewClient())).Probe(context.Background(), ep)
 	}
 	if got := probe(); got == monitor.Passed {
 		t.Error("a probe passes with another key")

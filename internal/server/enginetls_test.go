@@ -41,7 +41,7 @@ func TestEngineTLS(t *testing.T) {
 		return open(t, Options{Name: "r", Version: "dev", Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", ConfigText: config, Endpoints: endpoints, Engines: engines})
 	}
 	probe := func(s *Server) monitor.Result {
-		return monitor.NewProber("http", s.engineClient(monitor.NewClient())).Probe(context.Background(), s.pool.Snapshot().Endpoints[0])
+		return monitor.NewProber("http", s.engines.client(monitor.NewClient())).Probe(context.Background(), s.pool.Snapshot().Endpoints[0])
 	}
 	const header = "apiVersion: llm-d.ai/v1\nkind: EndpointPickerConfig\n"
 	const source = header + `plugins:

@@ -10,6 +10,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -24,10 +27,19 @@ type Explained struct {
 	AgeMS map[string]float64 `json:"age_ms,omitempty"`
 }
 
+// dryRun decides for requests without serving them. It is safe for concurrent use.
+type dryRun struct {
+	Scheduler *picker.Scheduler
+	Pool      *endpoint.Pool
+	Share     *share.Index
+	Knowledge *cacheKnowledge
+	MaxBody   int // bytes
+}
+
 // explain handles POST /debug/explain. The body and headers are the request's. The query holds its
 // path and, optionally, the subset that the proxy would allow. Nothing is tracked or recorded.
-func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(nil, hr.Body, int64(s.maxBody())))
+func (d *dryRun) explain(ctx context.Context, hr *http.Request) (any, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, hr.Body, int64(d.MaxBody)))
 	if err != nil {
 		return nil, fmt.Errorf("request body: %w", err)
 	}
@@ -45,31 +57,22 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	}
 	out := Explained{Knowledge: map[string]string{}, AgeMS: map[string]float64{}}
 	before := map[block.EndpointID]knowledge.State{}
-	for _, ep := range s.pool.Snapshot().Endpoints {
-		before[ep.ID] = s.share.State(ep.ID)
+	for _, ep := range d.Pool.Snapshot().Endpoints {
+		before[ep.ID] = d.Share.State(ep.ID)
 	}
-	out.Explanation, err = s.scheduler.Explain(ctx, r)
+	out.Explanation, err = d.Scheduler.Explain(ctx, r)
 	if err != nil {
 		out.Refused = err.Error()
 	}
 	for _, c := range out.Candidates {
-		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
+		if ep := d.Pool.Snapshot().Lookup(c.Endpoint); ep != nil {
 			// The knowledge at match time counts, even if events have improved it since.
-			state, _ := s.knowledgeOf(ep, min(before[ep.ID], s.share.State(ep.ID)))
+			state, _ := d.Knowledge.of(ep, min(before[ep.ID], d.Share.State(ep.ID)))
 			out.Knowledge[c.Endpoint] = state.String()
-			if age := s.share.Age(ep.ID); age > 0 {
+			if age := d.Share.Age(ep.ID); age > 0 {
 				out.AgeMS[c.Endpoint] = millis(age)
 			}
 		}
 	}
 	return out, nil
-}
-
-// maxBody returns the maximum request body size.
-func (s *Server) maxBody() int {
-	const usual = 64 << 20
-	if s.o.MaxBody > 0 {
-		return s.o.MaxBody
-	}
-	return usual
 }

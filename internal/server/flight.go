@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"go.yaml.in/yaml/v3"
 
@@ -39,31 +40,37 @@ const (
 	flightDecisions = 200      // in one record
 )
 
-// openFlight opens the flight recorder.
-func (s *Server) openFlight() (err error) {
-	o := flightrecorder.Options{
-		Dir: s.o.FlightDir, Trace: s.o.FlightTrace, Count: flightCount, Bytes: flightMemory, DirBytes: flightDisk,
-		Name: s.o.Name, Secrets: s.secrets, Log: s.o.Log, Registry: s.registry,
-		Parts: []flightrecorder.Part{
-			{Name: "status.json", Make: s.flightStatus},
-			{Name: "group.json", Make: s.flightGroup},
-			{Name: "decisions.json", Make: s.flightDecisions},
-			{Name: "metrics.txt", Make: s.flightMetrics},
-			{Name: "config.yaml", Make: s.flightConfig},
-			{Name: "settings.json", Make: s.flightSettings},
-			{Name: "versions.json", Make: s.flightVersions},
-		},
-	}
-	if s.budget.Limit() > 0 { // decisions have half of this share
-		o.Bytes = min(o.Bytes, s.budget.Share(budget.Records)/4)
-	}
-	s.flight, err = flightrecorder.New(o)
-	return err
+// flightSource makes the parts of flight records. It is safe for concurrent use.
+type flightSource struct {
+	Options   *Options // of this replica
+	Started   time.Time
+	Budget    *budget.Budget
+	Registry  *prometheus.Registry
+	Config    *configuration
+	Reporter  *reporter
+	Decisions *groupDecisions
+	EngineKey func() string
 }
 
-// slowDecision requests a flight record for a decision that took long.
-func (s *Server) slowDecision(took time.Duration) {
-	s.flight.Trigger(flightrecorder.Slow, fmt.Sprintf("a decision took %v", took.Round(time.Millisecond)))
+// openFlight opens the flight recorder.
+func openFlight(s flightSource) (*flightrecorder.Recorder, error) {
+	o := flightrecorder.Options{
+		Dir: s.Options.FlightDir, Trace: s.Options.FlightTrace, Count: flightCount, Bytes: flightMemory, DirBytes: flightDisk,
+		Name: s.Options.Name, Secrets: s.secrets, Log: s.Options.Log, Registry: s.Registry,
+		Parts: []flightrecorder.Part{
+			{Name: "status.json", Make: s.status},
+			{Name: "group.json", Make: s.group},
+			{Name: "decisions.json", Make: s.decisions},
+			{Name: "metrics.txt", Make: s.metrics},
+			{Name: "config.yaml", Make: s.config},
+			{Name: "settings.json", Make: s.settings},
+			{Name: "versions.json", Make: s.versions},
+		},
+	}
+	if s.Budget.Limit() > 0 { // decisions have half of this share
+		o.Bytes = min(o.Bytes, s.Budget.Share(budget.Records)/4)
+	}
+	return flightrecorder.New(o)
 }
 
 // healthRecorder requests a flight record when a replica leaves the state ready, or leaves service
@@ -79,30 +86,32 @@ func (h *healthRecorder) see(st *Status, late string, flight *flightrecorder.Rec
 	h.healthy = healthy
 }
 
-func (s *Server) flightStatus(context.Context) ([]byte, error) { return s.shareable(s.Status()) }
+func (s *flightSource) status(context.Context) ([]byte, error) {
+	return s.shareable(s.Reporter.status())
+}
 
-// flightGroup returns the group as this replica sees it.
-func (s *Server) flightGroup(context.Context) ([]byte, error) {
+// group returns the group as this replica sees it.
+func (s *flightSource) group(context.Context) ([]byte, error) {
 	var g struct {
 		ID      string         `json:"id"`
 		Cluster ClusterStatus  `json:"cluster"`
 		Members []MemberStatus `json:"members"`
 	}
-	g.ID = s.node.Self().ID
-	g.Cluster, g.Members = s.clusterStatus()
+	g.ID = s.Reporter.Node.Self().ID
+	g.Cluster, g.Members = s.Reporter.clusterStatus()
 	return s.shareable(g)
 }
 
-// flightDecisions returns the last decisions of this replica.
-func (s *Server) flightDecisions(ctx context.Context) ([]byte, error) {
-	list, _ := s.decisions(ctx, "", flightDecisions, true)
+// decisions returns the last decisions of this replica.
+func (s *flightSource) decisions(ctx context.Context) ([]byte, error) {
+	list, _ := s.Decisions.find(ctx, "", flightDecisions, true)
 	return s.shareable(list)
 }
 
-// flightMetrics returns this replica's own metrics. Metrics in the form of other pickers have labels
+// metrics returns this replica's own metrics. Metrics in the form of other pickers have labels
 // that clients choose.
-func (s *Server) flightMetrics(context.Context) ([]byte, error) {
-	families, err := s.registry.Gather()
+func (s *flightSource) metrics(context.Context) ([]byte, error) {
+	families, err := s.Registry.Gather()
 	if err != nil {
 		return nil, err
 	}
@@ -115,26 +124,26 @@ func (s *Server) flightMetrics(context.Context) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// flightConfig returns the configuration with all defaults, without secrets.
-func (s *Server) flightConfig(context.Context) ([]byte, error) {
-	text, err := s.config.Load().Effective()
+// config returns the configuration with all defaults, without secrets.
+func (s *flightSource) config(context.Context) ([]byte, error) {
+	text, err := s.Config.current().Effective()
 	if err != nil {
 		return nil, err
 	}
 	return withoutSecrets(text)
 }
 
-func (s *Server) flightSettings(context.Context) ([]byte, error) {
+func (s *flightSource) settings(context.Context) ([]byte, error) {
 	out := map[string]any{}
-	settings(reflect.ValueOf(s.o), "", out)
+	settings(reflect.ValueOf(*s.Options), "", out)
 	return json.MarshalIndent(out, "", "  ")
 }
 
-// flightVersions returns what this process was built from and runs on.
-func (s *Server) flightVersions(context.Context) ([]byte, error) {
+// versions returns what this process was built from and runs on.
+func (s *flightSource) versions(context.Context) ([]byte, error) {
 	out := map[string]any{
-		"version": s.o.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "cpus": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0),
-		"memory_limit": s.budget.Limit(), "started": s.started.UTC(),
+		"version": s.Options.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "cpus": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0),
+		"memory_limit": s.Budget.Limit(), "started": s.Started.UTC(),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		modules := map[string]string{}
@@ -152,10 +161,10 @@ func (s *Server) flightVersions(context.Context) ([]byte, error) {
 }
 
 // secrets returns the secrets of this replica, as text.
-func (s *Server) secrets() [][]byte {
-	list := []string{s.o.Secret, s.o.ControlToken, s.o.PickToken, s.engineKey.get()}
-	keys := append([][]byte{s.o.TargetsKey}, s.o.Cluster.Keys...)
-	if token := s.o.ModelSource.Token; token != nil {
+func (s *flightSource) secrets() [][]byte {
+	list := []string{s.Options.Secret, s.Options.ControlToken, s.Options.PickToken, s.EngineKey()}
+	keys := append([][]byte{s.Options.TargetsKey}, s.Options.Cluster.Keys...)
+	if token := s.Options.ModelSource.Token; token != nil {
 		list = append(list, token())
 	}
 	for _, k := range keys {
@@ -277,7 +286,7 @@ func hideSecrets(n *yaml.Node, hidden bool) {
 
 // shareable returns v as JSON without texts that clients chose: header values, names of clients and
 // unknown models.
-func (s *Server) shareable(v any) ([]byte, error) {
+func (s *flightSource) shareable(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -294,9 +303,9 @@ func (s *Server) shareable(v any) ([]byte, error) {
 }
 
 // knowsModel reports whether a model is configured or listed by an engine.
-func (s *Server) knowsModel(name string) bool {
-	return slices.ContainsFunc(s.models.Status(), func(m prefix.ModelStatus) bool { return m.Name == name }) ||
-		slices.ContainsFunc(s.pool.Snapshot().Endpoints, func(e *endpoint.Endpoint) bool { return e.Listed(name) || slices.Contains(e.Models, name) })
+func (s *flightSource) knowsModel(name string) bool {
+	return slices.ContainsFunc(s.Reporter.Models.Status(), func(m prefix.ModelStatus) bool { return m.Name == name }) ||
+		slices.ContainsFunc(s.Reporter.Pool.Snapshot().Endpoints, func(e *endpoint.Endpoint) bool { return e.Listed(name) || slices.Contains(e.Models, name) })
 }
 
 // hider replaces texts that clients chose. Within one document, equal texts have equal

@@ -61,7 +61,7 @@ func TestGaugesEverywhere(t *testing.T) {
 		"vllm:num_requests_waiting 3\nvllm:num_requests_running 5\nvllm:kv_cache_usage_perc 0.25\ngpu_temperature{card=\"0\"} 70\ngpu_temperature{card=\"1\"} 60\n",
 		"vllm:num_requests_waiting 1\nvllm:num_requests_running 9\nvllm:kv_cache_usage_perc 0.75\ngpu_temperature 40\n",
 	} {
-		p, err := s.config.Load().Metrics.Dialects.Read(scrape.NewScanner(), strings.NewReader(page), s.pool.Snapshot().Endpoints[i])
+		p, err := s.config.current().Metrics.Dialects.Read(scrape.NewScanner(), strings.NewReader(page), s.pool.Snapshot().Endpoints[i])
 		if err != nil {
 			t.Fatal(err)
 		}

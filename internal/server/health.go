@@ -1,48 +1,65 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/monitor"
-	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
+// healthOptions are what the health monitor connects.
+type healthOptions struct {
+	Pool      *endpoint.Pool
+	Node      *cluster.Node
+	Grouped   bool
+	Scheme    string // of engines, http or https
+	Client    *http.Client
+	Refresh   func(*endpoint.Endpoint) // rereads the metrics page soon
+	ProbeIdle time.Duration
+	Registry  prometheus.Registerer
+	Log       *slog.Logger
+	Watch     *watchdog.Loop
+	// Background runs a goroutine that ends before the server's Stop returns.
+	Background func(func())
+}
+
 // openHealth starts the health monitor and shares its evidence. The node is opened later.
-func (s *Server) openHealth(group facts.Group) (err error) {
+func openHealth(o healthOptions) (*monitor.Monitor, error) {
 	var tell facts.SetFunc
-	o := monitor.Options{
-		Pool: s.pool, Refresh: s.scrape.RefreshSoon, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("engine health"),
-		Health: health.Options{Idle: s.o.ProbeIdle},
+	prober := monitor.NewProber(o.Scheme, o.Client)
+	prober.Peer = func(ep *endpoint.Endpoint) *endpoint.Endpoint { return healthyPeer(o.Pool, ep) }
+	mo := monitor.Options{
+		Pool: o.Pool, Refresh: o.Refresh, Registerer: o.Registry, Log: o.Log, Watch: o.Watch,
+		Health: health.Options{Idle: o.ProbeIdle}, Probe: prober.Probe,
 	}
-	prober := monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), s.engineClient(monitor.NewClient()))
-	prober.Peer = s.healthyPeer
-	o.Probe = prober.Probe
-	if s.o.Cluster.enabled() {
-		line := &probeLine{node: s.node, background: s.wg.Go}
-		o.Rank = line.turn
-		o.Publish = func(address string, value []byte) error { return tell(address, value) }
+	if o.Grouped {
+		line := &probeLine{node: o.Node, background: o.Background}
+		mo.Rank = line.turn
+		mo.Publish = func(address string, value []byte) error { return tell(address, value) }
 	}
-	if s.health, err = monitor.Open(o); err != nil {
-		return err
+	m, err := monitor.Open(mo)
+	if err != nil {
+		return nil, err
 	}
-	tell = group.Gauge(facts.StateHealth, facts.StateVersion, s.health)
-	return nil
+	tell = facts.Of(o.Node).Gauge(facts.StateHealth, facts.StateVersion, m)
+	return m, nil
 }
 
 // healthyPeer returns a healthy endpoint with the same model and role, or nil.
-func (s *Server) healthyPeer(ep *endpoint.Endpoint) *endpoint.Endpoint {
-	all, snapshot := s.pool.Snapshot().Endpoints, s.pool.Health()
+func healthyPeer(pool *endpoint.Pool, ep *endpoint.Endpoint) *endpoint.Endpoint {
+	all, snapshot := pool.Snapshot().Endpoints, pool.Health()
 	from := rand.IntN(max(len(all), 1))
 	for i := range all {
 		o := all[(from+i)%len(all)]
@@ -51,21 +68,6 @@ func (s *Server) healthyPeer(ep *endpoint.Endpoint) *endpoint.Endpoint {
 		}
 	}
 	return nil
-}
-
-// onRead reports the result of a metrics page reading to the health monitor. Prompts that failed just
-// before an engine refuses connections were in flight at its death.
-func (s *Server) onRead(ep *endpoint.Endpoint, r scrape.Reading) {
-	if r.Refused {
-		s.blame.Gone(int(ep.ID), monotime.Now())
-	}
-	s.health.Read(ep, r)
-}
-
-// onRestart handles a metrics page from a new process of an engine.
-func (s *Server) onRestart(ep *endpoint.Endpoint) {
-	s.blame.Gone(int(ep.ID), monotime.Now())
-	s.pool.Renew(ep)
 }
 
 // probeLine orders the replicas that probe an endpoint, by rendezvous hashing over live members. It
@@ -138,8 +140,8 @@ func healthStatus(v health.View, now time.Time) HealthStatus {
 }
 
 // poolProblem describes the pool's problem as a whole, "" if there is none.
-func (s *Server) poolProblem() string {
-	snap := s.pool.Health()
+func poolProblem(pool *endpoint.Pool) string {
+	snap := pool.Health()
 	if snap == nil || len(snap.GroupProblems) == 0 {
 		return ""
 	}
@@ -149,8 +151,8 @@ func (s *Server) poolProblem() string {
 			t = o
 		}
 	}
-	words := describeProblem(t, s.example(t, snap))
-	if n := len(s.pool.Snapshot().Endpoints); t.Endpoints < n && t.Group != "" {
+	words := describeProblem(t, example(pool.Snapshot(), t, snap))
+	if n := len(pool.Snapshot().Endpoints); t.Endpoints < n && t.Group != "" {
 		words = t.Group + ": " + words
 	}
 	if n := len(snap.GroupProblems) - 1; n > 0 {
@@ -173,8 +175,8 @@ func describeProblem(t health.GroupProblem, example string) string {
 }
 
 // example describes the evidence against one unhealthy endpoint of a group.
-func (s *Server) example(t health.GroupProblem, snap *health.Snapshot) string {
-	ep := s.pool.Snapshot().ByID(t.Example)
+func example(pool *endpoint.Snapshot, t health.GroupProblem, snap *health.Snapshot) string {
+	ep := pool.ByID(t.Example)
 	if t.Unhealthy == 0 || ep == nil {
 		return ""
 	}

@@ -135,7 +135,7 @@ func TestAllEnginesFail(t *testing.T) {
 				return false
 			}
 		}
-		return s.poolProblem() == ""
+		return poolProblem(s.pool) == ""
 	})
 }
 

@@ -38,7 +38,7 @@ type ownPace struct {
 func (p *ownPace) step(now, due time.Time, x *xdsShare) (value []byte) {
 	own := p.meter.Ran(now, due)
 	p.late.Store(int64(own))
-	if !x.s.settled.Load() {
+	if !x.o.Settled() {
 		return nil
 	}
 	others, count := x.otherPaces()
@@ -48,10 +48,10 @@ func (p *ownPace) step(now, due time.Time, x *xdsShare) (value []byte) {
 		slices.Sort(others)
 		why := fmt.Sprintf("timers of this replica run %d ms late, those of the other ready replicas %s ms", own.Milliseconds(), millisOf(others))
 		p.why.Store(&why)
-		x.s.o.Log.Warn("replica is leaving service: it has too little CPU time", "reason", why)
+		x.o.Log.Warn("replica is leaving service: it has too little CPU time", "reason", why)
 	case !out && was:
 		p.why.Store(nil)
-		x.s.o.Log.Info("replica timers are on time again, returning to service", "late_ms", own.Milliseconds())
+		x.o.Log.Info("replica timers are on time again, returning to service", "late_ms", own.Milliseconds())
 	}
 	if shown := own.Truncate(lateStep); p.sent.IsZero() || shown != p.published && now.Sub(p.sent) >= latePublish {
 		p.published, p.sent = shown, now

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
+	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
@@ -35,16 +39,27 @@ const (
 	originFile   = "file"
 )
 
-// lists keeps the list of endpoints available while its source cannot be read. It publishes the
-// list in use to the group and stores it in a file. Until a replica has read its source for the
-// first time, it uses the list of a peer or, without one, the stored file.
-type lists struct {
-	s     *Server
-	group *facts.Lists // nil without a group
-	file  string       // "": none
-	wake  chan struct{}
+// listOptions are what endpointLists connects.
+type listOptions struct {
+	Config *configuration // uses the list
+	Group  *facts.Lists   // nil without a group
+	Folder string         // of the stored list; "": none
+	Log    *slog.Logger
+}
 
-	// Changed only with Server.reloading held too, so that they agree with the endpoints in use.
+// endpointLists keeps the list of endpoints available while its source cannot be read. It publishes
+// the list in use to the group and stores it in a file. Until a replica has read its source for the
+// first time, it uses the list of a peer or, without one, the stored file. It is safe for concurrent
+// use.
+type endpointLists struct {
+	config *configuration
+	group  *facts.Lists // nil without a group
+	file   string       // "": none
+	log    *slog.Logger
+	wake   chan struct{}
+	source discovery.Source // nil until it is open
+
+	// Changed only with configuration.mu held too, so that they agree with the endpoints in use.
 	mu   sync.Mutex
 	own  bool              // the source has provided a list
 	used *discovery.Record // list in use; nil: none. Read is zero for lists of the source
@@ -56,30 +71,76 @@ type lists struct {
 	published    time.Time
 	lastRead     time.Time // latest reading of the source
 	missingSince time.Time
-	problem      string // last problem with the file
+	complaint    string // last problem with the file
 }
 
-// openLists registers the state with the group. Only a source that is not a file of this machine
-// has such lists.
-func (s *Server) openLists(g facts.Group) error {
-	s.lists = &lists{s: s, wake: make(chan struct{}, 1)}
-	if s.o.Source == nil {
-		return nil
-	}
-	if s.o.Cluster.enabled() {
-		s.lists.group = facts.NewLists(g, time.Now, s.o.Log)
-	}
-	if s.o.StateDir != "" {
-		s.lists.file = filepath.Join(s.o.StateDir, listFile)
-		if err := os.MkdirAll(s.o.StateDir, 0o700); err != nil {
-			return fmt.Errorf("server: --state-dir: %w", err)
+// openLists creates the folder for the stored list.
+func openLists(o listOptions) (*endpointLists, error) {
+	l := &endpointLists{config: o.Config, group: o.Group, log: o.Log, wake: make(chan struct{}, 1)}
+	if o.Folder != "" {
+		l.file = filepath.Join(o.Folder, listFile)
+		if err := os.MkdirAll(o.Folder, 0o700); err != nil {
+			return nil, fmt.Errorf("server: --state-dir: %w", err)
 		}
 	}
-	return nil
+	return l, nil
 }
 
-// use notes a new list of the source. The caller holds Server.reloading.
-func (l *lists) use(f discovery.Found) {
+// sourceOptions name the endpoint source. Open and File take precedence over the file named in the
+// configuration.
+type sourceOptions struct {
+	Open   discovery.Opener // nil: a file
+	File   string           // "": the configuration's
+	Sink   discovery.Sink   // without Update, which openSource sets
+	Watch  *watchdog.Loop
+	Config *config.Config
+}
+
+// openSource opens the endpoint source. Updates arrive from then on.
+func (l *endpointLists) openSource(o sourceOptions) (err error) {
+	o.Sink.Update = func(f discovery.Found) {
+		o.Watch.Working()
+		defer o.Watch.Waiting()
+		l.onFound(f)
+	}
+	if o.Open != nil {
+		l.source, err = o.Open(o.Sink)
+		return err
+	}
+	fo := discovery.FileOptions{Path: o.File, Sink: o.Sink}
+	if d := o.Config.Discovery; fo.Path == "" && d != nil {
+		fo.Path = d.Path
+		if !d.Watch {
+			fo.NoWatch, fo.Poll = true, math.MaxInt64
+		}
+	}
+	if fo.Path == "" {
+		return errNoEndpoints
+	}
+	file, err := discovery.OpenFile(fo)
+	if err == nil {
+		l.source = file
+	}
+	return err
+}
+
+// close closes the source.
+func (l *endpointLists) close() {
+	if l != nil && l.source != nil {
+		l.source.Close()
+	}
+}
+
+// onFound applies an update of the endpoint source.
+func (l *endpointLists) onFound(f discovery.Found) {
+	l.config.mu.Lock()
+	defer l.config.mu.Unlock()
+	l.use(f)
+	l.config.apply(f)
+}
+
+// use notes a new list of the source. The caller holds configuration.mu.
+func (l *endpointLists) use(f discovery.Found) {
 	l.mu.Lock()
 	l.own, l.used, l.kind, l.from = true, &discovery.Record{Found: f}, originSource, ""
 	l.mu.Unlock()
@@ -90,7 +151,7 @@ func (l *lists) use(f discovery.Found) {
 }
 
 // run publishes and stores the list in use, and looks for one while the source has none.
-func (l *lists) run(ctx context.Context) {
+func (l *endpointLists) run(ctx context.Context) {
 	start := time.Now()
 	tick := time.NewTicker(listInterval)
 	defer tick.Stop()
@@ -110,8 +171,8 @@ func (l *lists) run(ctx context.Context) {
 	}
 }
 
-func (l *lists) update(up time.Duration) {
-	st := l.s.discovery.Status()
+func (l *endpointLists) update(up time.Duration) {
+	st := l.source.Status()
 	own, used := l.inUse()
 	if !own {
 		l.look(&st, used, up)
@@ -136,14 +197,14 @@ func (l *lists) update(up time.Duration) {
 	}
 }
 
-func (l *lists) inUse() (own bool, used *discovery.Record) {
+func (l *endpointLists) inUse() (own bool, used *discovery.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.own, l.used
 }
 
 // look adopts a list of a peer or of the file.
-func (l *lists) look(st *discovery.Status, used *discovery.Record, up time.Duration) {
+func (l *endpointLists) look(st *discovery.Status, used *discovery.Record, up time.Duration) {
 	if st.State == discovery.StateMissing { // the source was read
 		if l.missingSince.IsZero() {
 			l.missingSince = time.Now()
@@ -181,18 +242,17 @@ func sameList(a, b *discovery.Record) bool {
 }
 
 // adopt uses a list until the source provides one.
-func (l *lists) adopt(r *discovery.Record, kind, from string) {
-	s := l.s
+func (l *endpointLists) adopt(r *discovery.Record, kind, from string) {
 	if !l.apply(r, kind, from) {
 		return
 	}
-	s.o.Log.Warn("the source of endpoints cannot be read, another list is used", "from", r.From, "endpoints", len(r.Found.Specs), "origin", kind, "name", from, "age", time.Since(r.Read).Round(time.Second))
+	l.log.Warn("the source of endpoints cannot be read, another list is used", "from", r.From, "endpoints", len(r.Found.Specs), "origin", kind, "name", from, "age", time.Since(r.Read).Round(time.Second))
 }
 
 // apply puts a list into use. It returns false if the source has provided one.
-func (l *lists) apply(r *discovery.Record, kind, from string) bool {
-	l.s.reloading.Lock()
-	defer l.s.reloading.Unlock()
+func (l *endpointLists) apply(r *discovery.Record, kind, from string) bool {
+	l.config.mu.Lock()
+	defer l.config.mu.Unlock()
 	l.mu.Lock()
 	if l.own {
 		l.mu.Unlock()
@@ -200,12 +260,12 @@ func (l *lists) apply(r *discovery.Record, kind, from string) bool {
 	}
 	l.used, l.kind, l.from = r, kind, from
 	l.mu.Unlock()
-	l.s.applyFound(r.Found)
+	l.config.apply(r.Found)
 	return true
 }
 
 // publish sends the list to the group, and stores it if it is from the source.
-func (l *lists) publish(r *discovery.Record, own bool) {
+func (l *endpointLists) publish(r *discovery.Record, own bool) {
 	if l.group != nil {
 		l.group.Publish(r)
 	}
@@ -218,10 +278,10 @@ func (l *lists) publish(r *discovery.Record, own bool) {
 }
 
 // complain logs a problem with the file once.
-func (l *lists) complain(err error) {
-	if problem := err.Error(); problem != l.problem {
-		l.problem = problem
-		l.s.o.Log.Warn("the stored list of endpoints cannot be read or written", "file", l.file, "error", err)
+func (l *endpointLists) complain(err error) {
+	if complaint := err.Error(); complaint != l.complaint {
+		l.complaint = complaint
+		l.log.Warn("the stored list of endpoints cannot be read or written", "file", l.file, "error", err)
 	}
 }
 
@@ -260,9 +320,12 @@ func writeListFile(path string, r *discovery.Record) error {
 	return err
 }
 
-// discoveryStatus returns the status of the list in use.
-func (s *Server) discoveryStatus() discovery.Status {
-	st, l := s.discovery.Status(), s.lists
+// status returns the status of the list in use, the zero value before the source is open.
+func (l *endpointLists) status() (st discovery.Status) {
+	if l.source == nil {
+		return st
+	}
+	st = l.source.Status()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.own && l.used != nil && l.kind != originSource {
@@ -276,26 +339,42 @@ func (s *Server) discoveryStatus() discovery.Status {
 	return st
 }
 
+// ok reports whether the list in use is current.
+func (l *endpointLists) ok() bool {
+	st := l.status()
+	return st.OK()
+}
+
 // origin returns the origin of the list in use, "" for no list, and when that was read.
-func (l *lists) origin() (kind string, read time.Time) {
-	st := l.s.discoveryStatus()
+func (l *endpointLists) origin() (kind string, read time.Time) {
+	st := l.status()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kind, st.Read
 }
 
-func (s *Server) discoveryOK() bool {
-	st := s.discoveryStatus()
-	return st.OK()
+// problem describes the problem with the source of endpoints.
+func (l *endpointLists) problem() string {
+	if l.source == nil {
+		return "discovering endpoints"
+	}
+	st := l.status()
+	if why := st.Reason(); why != "" {
+		return why
+	}
+	return st.From + " names no endpoint"
 }
 
-// endpointsKnown describes the list in use for readiness checks.
-func (s *Server) endpointsKnown(n int) string {
+// empty reports whether the list was read successfully and is empty.
+func (l *endpointLists) empty() bool {
+	st := l.status()
+	return l.source != nil && st.OK() && !st.Read.IsZero() && st.Endpoints == 0
+}
+
+// describe describes the list in use, which has n endpoints, for readiness checks.
+func (l *endpointLists) describe(n int) string {
 	known := fmt.Sprintf("%d known", n)
-	if s.discovery == nil {
-		return known
-	}
-	if st := s.discoveryStatus(); st.Origin != "" {
+	if st := l.status(); st.Origin != "" {
 		known += fmt.Sprintf(", from %s, read %s ago", st.Origin, time.Since(st.Read).Round(time.Second))
 	}
 	return known

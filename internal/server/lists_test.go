@@ -120,9 +120,9 @@ func TestListOfPeers(t *testing.T) {
 	}
 	c, csrc := x.start("c", "", true)
 	x.uses(c, "peer b")
-	c.reloading.Lock()
-	names := c.rules(c.config.Load()).Names
-	c.reloading.Unlock()
+	c.config.mu.Lock()
+	names := c.config.rules(c.config.current()).Names
+	c.config.mu.Unlock()
 	if names.Objectives["batch"] != -1 || names.Target("chat", 0) != "a" {
 		t.Errorf("names in use: %+v, want those of the peer", names)
 	}
@@ -133,11 +133,11 @@ func TestListOfPeers(t *testing.T) {
 		}
 		return ""
 	})
-	if !c.ready() {
+	if !c.condition.ready() {
 		t.Error("a replica with the list of a peer is not ready")
 	}
-	if got := c.endpointsKnown(2); !strings.Contains(got, "2 known, from peer b") {
-		t.Errorf("endpointsKnown() = %q, want the origin", got)
+	if got := c.lists.describe(2); !strings.Contains(got, "2 known, from peer b") {
+		t.Errorf("describe() = %q, want the origin", got)
 	}
 	only := x.found
 	only.Specs = only.Specs[:1]
@@ -169,7 +169,7 @@ func TestListOfFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		l := &lists{s: &Server{o: b.o}, file: path}
+		l := &endpointLists{log: b.o.Log, file: path}
 		l.look(&discovery.Status{From: "pool default/llama", State: discovery.StateUnreadable}, nil, time.Minute)
 		if l.used != nil {
 			t.Errorf("the list %q is used", text)

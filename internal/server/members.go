@@ -43,13 +43,13 @@ type MemberStatus struct {
 }
 
 // clusterStatus returns the status of the group and its members, this replica first.
-func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
-	st := s.node.Status()
+func (r *reporter) clusterStatus() (ClusterStatus, []MemberStatus) {
+	st := r.Node.Status()
 	c := ClusterStatus{
 		OK: st.Health.OK, State: st.Health.State, Line: st.Health.Line, Transport: st.Bus.Kind, Advertised: st.Bus.Advertised,
-		Encrypted: st.Bus.Encrypted, Phase: st.Phase, Fallback: s.fallback(st.Health.State),
+		Encrypted: st.Bus.Encrypted, Phase: st.Phase, Fallback: r.fallback(st.Health.State),
 	}
-	if !s.o.Cluster.enabled() {
+	if !r.Grouped {
 		return c, nil
 	}
 	self := MemberStatus{
@@ -67,12 +67,10 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 	return c, members
 }
 
-// Rank returns this replica's position among the live members of the group, ordered by name, from
-// 0. The first one does work that one replica does for all. Leaving members come last. Replicas
-// that cannot reach each other may be first at the same time.
-func (s *Server) Rank() int {
-	peers, leaving := s.node.Peers()
-	return turnOf(s.node.Self().Name, leaving, peers)
+// rankIn returns this replica's position among the live members of its group.
+func rankIn(node *cluster.Node) int {
+	peers, leaving := node.Peers()
+	return turnOf(node.Self().Name, leaving, peers)
 }
 
 func turnOf(name string, leaving bool, peers []cluster.Peer) (turn int) {
@@ -86,7 +84,7 @@ func turnOf(name string, leaving bool, peers []cluster.Peer) (turn int) {
 }
 
 // fallback describes this replica's routing if other replicas are missing; "" otherwise.
-func (s *Server) fallback(state string) string {
+func (r *reporter) fallback(state string) string {
 	whose := "of its own requests"
 	switch state {
 	case "off", "alone":
@@ -95,7 +93,7 @@ func (s *Server) fallback(state string) string {
 	default:
 		return ""
 	}
-	read, all := s.share.StreamsRead()
+	read, all := r.Share.StreamsRead()
 	return fmt.Sprintf("reads %d of %d event streams itself, sees the in-flight load %s", read, all, whose)
 }
 

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
+	"github.com/grapevine-epp/grapevine/internal/prefix"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/server/roots"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/internal/ticks"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -28,16 +30,27 @@ const (
 	modelKeep = 10 * time.Minute
 )
 
-// foundModels connects the models that engines report with their files.
-type foundModels struct {
+// modelFinderOptions are what a modelFinder connects.
+type modelFinderOptions struct {
+	Source  modelfiles.Options // without Changed and Group
+	Peers   *peerFiles         // nil without a group
+	Pool    *endpoint.Pool     // its engines report the models
+	Models  *prefix.Models     // uses the files
+	Started time.Time          // of the process
+	Timeout time.Duration      // time from Started in which a search delays readiness
+}
+
+// modelFinder connects the models that engines report with their files. It is safe for concurrent use.
+type modelFinder struct {
+	o      modelFinderOptions
+	off    bool // only configured models are used
 	source *modelfiles.Source
 	groups atomic.Pointer[[]roots.Group]     // models in use by the pool
 	roots  atomic.Pointer[map[string]string] // root by served name
 	listed atomic.Bool                       // the lists of all engines have been read once, or listsWait has passed
 	used   atomic.Int64                      // number of found models that are loaded or being loaded
 	wake   chan struct{}                     // files have been found
-	peers  *peerFiles                        // nil without a group
-	seen   map[string]seenModel              // by root; owned by followModels
+	seen   map[string]seenModel              // by root; owned by run
 }
 
 // seenModel is a model that engines reported.
@@ -46,50 +59,59 @@ type seenModel struct {
 	at    time.Time // of the last report
 }
 
-// openModelFiles opens the source of model files. It starts no search.
-func (s *Server) openModelFiles() (err error) {
-	s.modelFiles.wake, s.modelFiles.seen = make(chan struct{}, 1), map[string]seenModel{}
-	s.modelFiles.groups.Store(new([]roots.Group))
-	s.modelFiles.roots.Store(&map[string]string{})
-	o := s.o.ModelSource
-	o.Mode = cmp.Or(o.Mode, modelfiles.ModeOff)
-	o.Agent, o.Registerer, o.Log = "grapevine/"+s.o.Version, s.registry, s.o.Log
-	o.Changed = func() {
+// openModelFinder opens the source of model files. It starts no search.
+func openModelFinder(o modelFinderOptions) (f *modelFinder, err error) {
+	f = &modelFinder{o: o, wake: make(chan struct{}, 1), seen: map[string]seenModel{}}
+	f.groups.Store(new([]roots.Group))
+	f.roots.Store(&map[string]string{})
+	src := o.Source
+	src.Mode = cmp.Or(src.Mode, modelfiles.ModeOff)
+	f.off = src.Mode == modelfiles.ModeOff
+	src.Changed = func() {
 		select {
-		case s.modelFiles.wake <- struct{}{}:
+		case f.wake <- struct{}{}:
 		default:
 		}
 	}
-	if s.o.Cluster.enabled() && !s.withoutSource() {
-		s.modelFiles.peers = &peerFiles{s: s}
-		o.Group = s.modelFiles.peers
+	if o.Peers != nil && !f.off {
+		src.Group = o.Peers
 	}
-	s.modelFiles.source, err = modelfiles.Open(o)
-	return err
+	if f.source, err = modelfiles.Open(src); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
-// followModels keeps the wanted models and those in use up to date, until ctx ends.
-func (s *Server) followModels(ctx context.Context) {
+// close stops all searches.
+func (f *modelFinder) close() {
+	if f != nil {
+		f.source.Close()
+	}
+}
+
+// run keeps the wanted models and those in use up to date, until ctx ends. It calls changed after
+// each change, because the vocabularies of event streams may have changed.
+func (f *modelFinder) run(ctx context.Context, watch *watchdog.Loop, changed func()) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
-	watch := s.dog.Loop("model files").Within(longWork) // it waits for the list of streams
 	var last *endpoint.Snapshot
 	var used time.Time
 	for files := false; ; {
 		watch.Working()
-		now, first := s.pool.Snapshot(), false
-		if !s.modelFiles.listed.Load() { // read before the lists are used, because lists may arrive during the call
-			first = allListed(now) || time.Since(s.started) > listsWait
+		now, first := f.o.Pool.Snapshot(), false
+		if !f.listed.Load() { // read before the lists are used, because lists may arrive during the call
+			first = allListed(now) || time.Since(f.o.Started) > listsWait
 		}
 		if now != last || files || first || time.Since(used) > modelKeep/10 {
 			last, used = now, time.Now()
-			s.useModels(now)
+			f.use(now)
+			changed()
 		}
 		if first {
-			s.modelFiles.listed.Store(true)
+			f.listed.Store(true)
 		}
 		pace := modelsPace
-		if s.modelFiles.listed.Load() {
+		if f.listed.Load() {
 			pace = modelsSlow
 		}
 		tick.Reset(ticks.Until(pace))
@@ -98,7 +120,7 @@ func (s *Server) followModels(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.modelFiles.wake:
+		case <-f.wake:
 			files = true
 		case <-tick.C:
 		}
@@ -113,10 +135,9 @@ func allListed(snapshot *endpoint.Snapshot) bool {
 	})
 }
 
-// useModels sets the wanted models from the pool's, and loads those whose files have been found.
-func (s *Server) useModels(snapshot *endpoint.Snapshot) {
-	defer s.share.Set() // the vocabularies of streams may have changed
-	if s.withoutSource() {
+// use sets the wanted models from the pool's, and loads those whose files have been found.
+func (f *modelFinder) use(snapshot *endpoint.Snapshot) {
+	if f.off {
 		return
 	}
 	var lists []*endpoint.ModelList
@@ -125,8 +146,8 @@ func (s *Server) useModels(snapshot *endpoint.Snapshot) {
 			lists = append(lists, list)
 		}
 	}
-	groups := s.modelFiles.keep(roots.Of(lists, s.models.Configures), time.Now())
-	s.modelFiles.groups.Store(&groups)
+	groups := f.keep(roots.Of(lists, f.o.Models.Configures), time.Now())
+	f.groups.Store(&groups)
 	var wants []modelfiles.Want
 	rootOf := map[string]string{}
 	for _, g := range groups {
@@ -135,21 +156,21 @@ func (s *Server) useModels(snapshot *endpoint.Snapshot) {
 		}
 		wants = append(wants, modelfiles.Want{Root: g.Root, Names: g.Names})
 	}
-	s.modelFiles.roots.Store(&rootOf)
-	s.modelFiles.source.Set(wants)
+	f.roots.Store(&rootOf)
+	f.source.Set(wants)
 	var found []ModelOptions
 	for _, g := range groups {
-		if folder := s.modelFiles.source.Folder(g.Root); folder != "" {
+		if folder := f.source.Folder(g.Root); folder != "" {
 			found = append(found, ModelOptions{Name: g.Root, Path: folder, Aliases: g.Names, Adapters: g.Adapters})
 		}
 	}
-	s.models.SetFound(found)
-	s.modelFiles.used.Store(int64(len(found)))
+	f.o.Models.SetFound(found)
+	f.used.Store(int64(len(found)))
 }
 
 // keep returns the groups, followed by recently reported groups that no engine reports now. Names
 // of current groups take precedence.
-func (f *foundModels) keep(groups []roots.Group, now time.Time) []roots.Group {
+func (f *modelFinder) keep(groups []roots.Group, now time.Time) []roots.Group {
 	taken := map[string]bool{}
 	for _, g := range groups {
 		f.seen[g.Root] = seenModel{g, now}
@@ -175,45 +196,39 @@ func (f *foundModels) keep(groups []roots.Group, now time.Time) []roots.Group {
 	return groups
 }
 
-// withoutSource reports whether only configured models are used.
-func (s *Server) withoutSource() bool {
-	return s.o.ModelSource.Mode == "" || s.o.ModelSource.Mode == modelfiles.ModeOff
-}
-
-// modelsReady reports whether no model is being searched for or loaded for the first time. A search
-// counts only until ReadyTimeout: downloads may take longer than a replica may stay unready.
-func (s *Server) modelsReady() bool {
-	return s.models.Ready() && !s.searching()
+// ready reports whether no model is being searched for or loaded for the first time. A search counts
+// only until the timeout: downloads may take longer than a replica may stay unready.
+func (f *modelFinder) ready() bool {
+	return f.o.Models.Ready() && !f.searching()
 }
 
 // searching reports whether a starting replica may still find model files soon.
-func (s *Server) searching() bool {
-	if s.withoutSource() || time.Since(s.started) > s.o.ReadyTimeout {
+func (f *modelFinder) searching() bool {
+	if f.off || time.Since(f.o.Started) > f.o.Timeout {
 		return false
 	}
-	f := &s.modelFiles
 	return !f.listed.Load() || f.source.Pending() || f.source.Found() > int(f.used.Load())
 }
 
-// knowledgeOf returns how completely an endpoint's cache is known for prompts, and why it is not
-// better. Without the files of its model, prompts are not matched by its events.
-func (s *Server) knowledgeOf(ep *endpoint.Endpoint, read knowledge.State) (knowledge.State, string) {
-	state, reason := s.prefixes.State(ep, read)
-	root, ok := (*s.modelFiles.roots.Load())[ep.Base()]
-	if !ok || read <= knowledge.Approximate { // there are no events to match by
-		return state, reason
+// missing describes the missing files of the model with this served name. It returns "" if files
+// have been found, and for names that no engine reports.
+func (f *modelFinder) missing(name string) string {
+	root, ok := (*f.roots.Load())[name]
+	if !ok {
+		return ""
 	}
-	if st, remedy, missing := s.modelFiles.source.Missing(root); missing {
-		return knowledge.Approximate, fmt.Sprintf("files of model %s: %s; %s", budget.PrintableName(root), st, remedy)
+	st, remedy, missing := f.source.Missing(root)
+	if !missing {
+		return ""
 	}
-	return state, reason
+	return fmt.Sprintf("files of model %s: %s; %s", budget.PrintableName(root), st, remedy)
 }
 
 // withoutFiles describes the models whose prompts are matched approximately because their files are
 // missing, "" if there are none.
-func (s *Server) withoutFiles() string {
+func (f *modelFinder) withoutFiles() string {
 	n, first := 0, ""
-	for _, st := range s.modelFiles.source.Status() {
+	for _, st := range f.source.Status() {
 		if st.State != modelfiles.StateReady && st.State != modelfiles.StatePending {
 			if n++; n == 1 {
 				first = fmt.Sprintf("%s: %s: %s", st.Model, st.State, st.Remedy)
@@ -227,15 +242,15 @@ func (s *Server) withoutFiles() string {
 }
 
 // pendingModels returns the names of models whose files are being searched for the first time.
-func (s *Server) pendingModels() (list []facts.ModelInUse) {
+func (f *modelFinder) pendingModels() (list []facts.ModelInUse) {
 	pending := map[string]bool{}
-	for _, st := range s.modelFiles.source.Status() {
+	for _, st := range f.source.Status() {
 		if st.State == modelfiles.StatePending {
 			pending[st.Model] = true
 		}
 	}
 	names := map[string]bool{}
-	for _, g := range *s.modelFiles.groups.Load() {
+	for _, g := range *f.groups.Load() {
 		if pending[budget.PrintableName(g.Root)] {
 			for _, name := range slices.Concat([]string{g.Root}, g.Names, g.Adapters) {
 				names[name] = true
@@ -246,4 +261,18 @@ func (s *Server) pendingModels() (list []facts.ModelInUse) {
 		list = append(list, facts.ModelInUse{Name: name, Loading: true})
 	}
 	return list
+}
+
+// modelsInUse lists the model behind every model name.
+func (f *modelFinder) modelsInUse() (list []facts.ModelInUse) {
+	of := map[string]facts.ModelInUse{}
+	for _, st := range f.o.Models.Registry().Status() {
+		of[st.Name] = facts.ModelInUse{Name: st.Name, Model: f.o.Models.Model(st.Name), Loading: st.State == prompt.StateLoading}
+	}
+	for name, base := range f.o.Models.Registry().Names() {
+		u := of[base]
+		u.Name = name
+		list = append(list, u)
+	}
+	return append(list, f.pendingModels()...)
 }

@@ -11,7 +11,7 @@ import (
 // TestModelsAreKept: a model stays known while its engines restart, and its names are free for
 // other models at once.
 func TestModelsAreKept(t *testing.T) {
-	f := foundModels{seen: map[string]seenModel{}}
+	f := modelFinder{seen: map[string]seenModel{}}
 	start := time.Unix(1_800_000_000, 0)
 	a := roots.Group{Root: "org/a", Names: []string{"a", "m"}, Adapters: []string{"sql"}}
 	b := roots.Group{Root: "org/b", Names: []string{"m"}}

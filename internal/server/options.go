@@ -2,8 +2,6 @@ package server
 
 import (
 	"errors"
-	"github.com/grapevine-epp/grapevine/pd"
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -15,8 +13,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/multicluster"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/sizing"
 )
 

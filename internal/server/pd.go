@@ -91,12 +91,9 @@ const (
 )
 
 // pdStatus returns nil for a pool without roles that has split no request.
-func (s *Server) pdStatus() *PDStatus {
-	eps := s.pool.Snapshot().Endpoints
-	st := &PDStatus{Roles: roleCounts(eps), Revisions: revisions(eps)}
-	if s.scheduler != nil {
-		st.SplitCounts = s.scheduler.SplitCounts()
-	}
+func pdStatus(pool *endpoint.Pool, splits picker.SplitCounts) *PDStatus {
+	eps := pool.Snapshot().Endpoints
+	st := &PDStatus{Roles: roleCounts(eps), Revisions: revisions(eps), SplitCounts: splits}
 	considered := st.Split + st.Whole
 	if st.Roles["none"] == len(eps) && considered == 0 {
 		return nil
@@ -104,7 +101,7 @@ func (s *Server) pdStatus() *PDStatus {
 	if considered > 0 {
 		st.Share = float64(st.Split) / float64(considered)
 	}
-	st.Pairs = s.pairs()
+	st.Pairs = pairs(pool)
 	if n := len(st.Pairs); n > maxPairs {
 		st.Pairs, st.More = st.Pairs[:maxPairs], n-maxPairs
 	}
@@ -128,10 +125,10 @@ func roleCounts(eps []*endpoint.Endpoint) map[string]int {
 }
 
 // pairs returns the pairs that split requests have used.
-func (s *Server) pairs() (list []PairStatus) {
-	pool := s.pool.Snapshot()
-	for _, r := range s.pool.Splits().Records() {
-		from, to := pool.ByID(int(r.From)), pool.ByID(int(r.To))
+func pairs(pool *endpoint.Pool) (list []PairStatus) {
+	snapshot := pool.Snapshot()
+	for _, r := range pool.Splits().Records() {
+		from, to := snapshot.ByID(int(r.From)), snapshot.ByID(int(r.To))
 		if from == nil || to == nil {
 			continue
 		}
@@ -166,14 +163,12 @@ type half struct {
 }
 
 // differences lists the pairs of prefill and decode endpoints of one model whose versions or block
-// sizes differ, one item for each of both.
-func (s *Server) differences(eps []*endpoint.Endpoint) (list []problems.Item) {
+// sizes differ, one item for each of both. version returns the version of an endpoint's engine, "" if
+// unknown.
+func differences(eps []*endpoint.Endpoint, version func(block.EndpointID) string) (list []problems.Item) {
 	var prefills, decodes []half
 	for _, ep := range eps {
-		h := half{ep: ep, model: ep.Base(), blockSize: ep.Gauges().BlockSize}
-		if s.served != nil {
-			h.version = s.served.Version(ep.ID)
-		}
+		h := half{ep: ep, model: ep.Base(), version: version(ep.ID), blockSize: ep.Gauges().BlockSize}
 		if ep.Role&endpoint.RolePrefill != 0 {
 			prefills = append(prefills, h)
 		}
@@ -204,13 +199,13 @@ func (s *Server) differences(eps []*endpoint.Endpoint) (list []problems.Item) {
 
 // pdCollector exports roles and pairs.
 type pdCollector struct {
-	s            *Server
+	pool         *endpoint.Pool
 	roles, pairs *prometheus.Desc
 }
 
-func newPDCollector(s *Server) *pdCollector {
+func newPDCollector(pool *endpoint.Pool) *pdCollector {
 	return &pdCollector{
-		s:     s,
+		pool:  pool,
 		roles: prometheus.NewDesc("grapevine_pd_endpoints", "Endpoints by the value of the role label: none without a label, unknown for a misspelt or empty one.", []string{"role"}, nil),
 		pairs: prometheus.NewDesc("grapevine_pd_pairs", "Pairs of prefill and decode endpoints that split requests have used, by state: works, or why the pair is off.", []string{"state"}, nil),
 	}
@@ -228,13 +223,13 @@ func (c *pdCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int, label string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), label)
 	}
-	eps := c.s.pool.Snapshot().Endpoints
+	eps := c.pool.Snapshot().Endpoints
 	for role, n := range roleCounts(eps) {
 		gauge(c.roles, n, role)
 	}
 	var states [endpoint.NumPairFaults]int
-	known := func(id block.EndpointID) bool { return c.s.pool.Snapshot().ByID(int(id)) != nil }
-	for _, r := range c.s.pool.Splits().Records() {
+	known := func(id block.EndpointID) bool { return c.pool.Snapshot().ByID(int(id)) != nil }
+	for _, r := range c.pool.Splits().Records() {
 		if known(r.From) && known(r.To) {
 			states[r.Fault]++
 		}

@@ -9,22 +9,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/problems"
+	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// rolePool returns a server with one endpoint for each role.
-func rolePool(roles ...string) (*Server, []*endpoint.Endpoint) {
-	s := &Server{pool: endpoint.NewPool(endpoint.PoolOptions{})}
+// rolePool returns a pool with one endpoint for each role.
+func rolePool(roles ...string) (*endpoint.Pool, []*endpoint.Endpoint) {
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	var specs []endpoint.Spec
 	for i, role := range roles {
 		specs = append(specs, endpoint.Spec{
 			Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000), Labels: map[string]string{endpoint.LabelRole: role},
 		})
 	}
-	s.pool.Set(specs)
-	return s, s.pool.Snapshot().Endpoints
+	pool.Set(specs)
+	return pool, pool.Snapshot().Endpoints
 }
 
 // TestProblemsOfRoles: each problem of a pool's roles is found, with the endpoints concerned.
@@ -42,12 +44,12 @@ func TestProblemsOfRoles(t *testing.T) {
 		{[]string{"both", "decode"}, nil, "", 0, ""},
 		{[]string{"prefill", "decode", "decode"}, []int{16, 32, 16}, problems.PairDiffers, 1, "10.0.0.0:8000 and 10.0.0.1:8000: blocks of 16 and 32 tokens"},
 	} {
-		s, eps := rolePool(c.roles...)
+		pool, eps := rolePool(c.roles...)
 		for i, size := range c.sizes {
 			eps[i].SetGauges(endpoint.Gauges{At: monotime.Now(), BlockSize: size})
 		}
 		var l problems.List
-		findPairProblems(&l, &Status{PD: s.pdStatus()}, &symptoms{noPrefill: noPrefill(eps), differences: s.differences(eps)})
+		findPairProblems(&l, &Status{PD: pdStatus(pool, picker.SplitCounts{})}, &symptoms{noPrefill: noPrefill(eps), differences: differences(eps, noVersion)})
 		got := l.Found()
 		if c.want == "" {
 			if len(got) > 0 {
@@ -64,17 +66,17 @@ func TestProblemsOfRoles(t *testing.T) {
 // TestPairsInStatus: status has the state of each pair, those that are off first, at each moment of a
 // failure and of its end.
 func TestPairsInStatus(t *testing.T) {
-	s, eps := rolePool("prefill", "prefill", "decode")
+	pool, eps := rolePool("prefill", "prefill", "decode")
 	good, bad, decode := eps[0], eps[1], eps[2]
 	learn := func(from *endpoint.Endpoint, o endpoint.SplitOutcome, n int) {
 		for range n {
-			s.pool.Splits().Learn(from, decode, o)
+			pool.Splits().Learn(from, decode, o)
 		}
 	}
 	look := func(when, want string) {
 		t.Helper()
 		var b strings.Builder
-		for _, p := range s.pdStatus().Pairs {
+		for _, p := range pdStatus(pool, picker.SplitCounts{}).Pairs {
 			fmt.Fprintf(&b, "%s %s %d/%d; ", strings.TrimSuffix(p.Prefill, ":8000"), p.State, p.Failed, p.Worked+p.Failed)
 		}
 		if got := strings.TrimSuffix(b.String(), "; "); got != want {
@@ -93,18 +95,21 @@ func TestPairsInStatus(t *testing.T) {
 	look("while first tokens are late", "10.0.0.0 slower 0/15; 10.0.0.1 works 3/4")
 	learn(good, endpoint.SplitOutcome{Compared: true, Whole: 1, Gained: 1}, 2)
 	look("when they are early again", "10.0.0.0 works 0/17; 10.0.0.1 works 3/4")
-	if n, err := testutil.GatherAndCount(registryOf(s), "grapevine_pd_pairs"); err != nil || n != int(endpoint.NumPairFaults) {
+	if n, err := testutil.GatherAndCount(registryOf(pool), "grapevine_pd_pairs"); err != nil || n != int(endpoint.NumPairFaults) {
 		t.Errorf("%d series of grapevine_pd_pairs (%v), want one for each state", n, err)
 	}
-	plain := &Server{pool: endpoint.NewPool(endpoint.PoolOptions{})}
-	plain.pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
-	if st := plain.pdStatus(); st != nil {
+	plain := endpoint.NewPool(endpoint.PoolOptions{})
+	plain.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	if st := pdStatus(plain, picker.SplitCounts{}); st != nil {
 		t.Errorf("pool without roles: %+v, want no section", st)
 	}
 }
 
-func registryOf(s *Server) *prometheus.Registry {
+func registryOf(pool *endpoint.Pool) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(newPDCollector(s))
+	reg.MustRegister(newPDCollector(pool))
 	return reg
 }
+
+// noVersion is the version of engines that report none.
+func noVersion(block.EndpointID) string { return "" }

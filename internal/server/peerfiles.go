@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles/claims"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
@@ -13,32 +15,30 @@ import (
 // model files. Other replicas are found within it; see LonelyTimeout of package cluster.
 const meetTime = 3 * time.Second
 
-// peerFiles exchanges model files with the other replicas. It implements modelfiles.Group.
+// peerFiles exchanges model files with the other replicas. It implements modelfiles.Group, whose
+// methods are called once run has begun.
 type peerFiles struct {
-	s      *Server
+	node   *cluster.Node
 	files  *facts.Files
-	joined time.Time // when this replica began to look for its group; set before the first search
+	joined time.Time // when this replica began to look for its group
 }
 
-// join registers the exchange with a group.
-func (f *peerFiles) join(group facts.Group) {
-	f.files = facts.NewFiles(facts.FilesOptions{
-		Group: group, Now: monotime.Now, Log: f.s.o.Log,
-		Read: func(p facts.FilePage) ([]byte, bool) {
-			return f.s.modelFiles.source.Read(p.Repo, p.Commit, p.Name, p.Offset, facts.MaxPage)
-		},
-	})
+// join registers the exchange with the group of a node, before the node is opened. read returns the
+// pages of this replica's own files.
+func (f *peerFiles) join(node *cluster.Node, read func(facts.FilePage) ([]byte, bool), log *slog.Logger) {
+	f.node = node
+	f.files = facts.NewFiles(facts.FilesOptions{Group: facts.Of(node), Now: monotime.Now, Log: log, Read: read})
 }
 
 // Self implements modelfiles.Group.
-func (f *peerFiles) Self() string { return f.s.node.Self().ID }
+func (f *peerFiles) Self() string { return f.node.Self().ID }
 
 // Met implements modelfiles.Group.
 func (f *peerFiles) Met() bool {
 	if time.Since(f.joined) >= meetTime {
 		return true
 	}
-	peers, _ := f.s.node.Peers()
+	peers, _ := f.node.Peers()
 	for i := range peers {
 		if p := &peers[i]; !p.Replaced && !f.files.Present(p.ID) {
 			return false
@@ -59,7 +59,7 @@ func (f *peerFiles) Claims(repo string) []claims.Peer {
 		return nil
 	}
 	names := map[string]string{}
-	peers, _ := f.s.node.Peers()
+	peers, _ := f.node.Peers()
 	for i := range peers {
 		names[peers[i].ID] = peers[i].Name
 	}

@@ -43,13 +43,13 @@ func pluginStatus(c *config.Config, now time.Time) (list []PluginStatus) {
 
 // pluginCollector exports the calls of plugins that run code in another language.
 type pluginCollector struct {
-	s                        *Server
+	config                   *configuration
 	calls, failures, seconds *prometheus.Desc
 }
 
-func newPluginCollector(s *Server) *pluginCollector {
+func newPluginCollector(c *configuration) *pluginCollector {
 	return &pluginCollector{
-		s:        s,
+		config:   c,
 		calls:    prometheus.NewDesc("grapevine_plugin_calls_total", "Calls of WebAssembly plugins that ran.", []string{"plugin"}, nil),
 		failures: prometheus.NewDesc("grapevine_plugin_failures_total", "Calls of WebAssembly plugins without a valid result, by reason: steps, trap, refused, result, start, busy or paused.", []string{"plugin", "reason"}, nil),
 		seconds:  prometheus.NewDesc("grapevine_plugin_seconds", "Time of a call of a WebAssembly plugin, for all candidates of a decision.", []string{"plugin"}, nil),
@@ -65,7 +65,7 @@ func (c *pluginCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *pluginCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, s := range c.s.config.Load().Sandboxes {
+	for _, s := range c.config.current().Sandboxes {
 		r := s.Report()
 		ch <- prometheus.MustNewConstMetric(c.calls, prometheus.CounterValue, float64(r.Calls), s.Name)
 		for reason, n := range r.Failures {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/problems"
@@ -36,21 +38,17 @@ type symptoms struct {
 	rights        []string        // missing rules for finding the group's members
 }
 
-func (s *Server) symptoms() symptoms {
-	eps := s.pool.Snapshot().Endpoints
-	return symptoms{
-		stalled: s.dog.Stalled(), logLost: s.problems.logLost.Load(), certificate: s.certificate.Warning(), tracing: s.tracer.Failing(),
-		poolUnhealthy: s.poolProblem(), noDecode: s.undecodable(), unknownRole: unknownRole(eps),
-		noPrefill: noPrefill(eps), differences: s.differences(eps), late: s.xds.pace.slow(), rights: s.missingRights(),
+func (r *reporter) symptoms() symptoms {
+	eps := r.Pool.Snapshot().Endpoints
+	sy := symptoms{
+		stalled: r.Dog.Stalled(), logLost: r.Problems.logLost.Load(), certificate: r.Certificate.Warning(), tracing: r.Tracer.Failing(),
+		poolUnhealthy: poolProblem(r.Pool), noDecode: r.Condition.undecodable(), unknownRole: unknownRole(eps),
+		noPrefill: noPrefill(eps), differences: differences(eps, r.Served.Version), late: r.Condition.Pace.slow(),
 	}
-}
-
-// missingRights returns the rules that the source of the group's members lacks.
-func (s *Server) missingRights() []string {
-	if s.o.Cluster.MissingRights == nil {
-		return nil
+	if r.MissingRights != nil {
+		sy.rights = r.MissingRights()
 	}
-	return s.o.Cluster.MissingRights()
+	return sy
 }
 
 // reachTime is how long after its start a replica reports endpoints that it could not reach.
@@ -326,8 +324,9 @@ func (w *problemWatch) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// watchProblems looks for problems until ctx ends. It logs when one begins and when it ends.
-func (s *Server) watchProblems(ctx context.Context) {
+// watch looks for problems until ctx ends. It logs when one begins and when it ends, and requests
+// flight records.
+func (w *problemWatch) watch(ctx context.Context, r *reporter, flight *flightrecorder.Recorder, writer *cli.LogWriter, log *slog.Logger) {
 	since := map[problems.Code]time.Time{}
 	var lost lossCounter
 	var health healthRecorder
@@ -340,14 +339,14 @@ func (s *Server) watchProblems(ctx context.Context) {
 		case <-t.C:
 		}
 		start := time.Now()
-		if s.o.LogWriter != nil {
-			s.problems.logLost.Store(lost.add(s.o.LogWriter.Dropped(), start))
+		if writer != nil {
+			w.logLost.Store(lost.add(writer.Dropped(), start))
 		}
-		st := s.Status()
-		health.see(&st, s.xds.pace.slow(), s.flight)
+		st := r.status()
+		health.see(&st, r.Condition.Pace.slow(), flight)
 		found := st.Problems
-		s.problems.found.Store(&found)
-		logProblems(s.o.Log, since, found, start)
+		w.found.Store(&found)
+		logProblems(log, since, found, start)
 		rest := problemShare * time.Since(start)
 		if rest <= problemInterval {
 			rest = ticks.Until(problemInterval)

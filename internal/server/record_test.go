@@ -207,7 +207,7 @@ func TestFactsRestore(t *testing.T) {
 	want := endpoint.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25, LastFirst: now.Add(-time.Second).UnixNano()}
 	s.pool.LoadTracker().SetRemote(ep, want)
 
-	b, err := json.Marshal(s.endpointStatus(ep, now))
+	b, err := json.Marshal(s.reporter.endpointStatus(ep, now))
 	if err != nil {
 		t.Fatal(err)
 	}

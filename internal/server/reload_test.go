@@ -78,16 +78,16 @@ func TestConfigIsWatched(t *testing.T) {
 	if h := hash(); h != second {
 		t.Errorf("hash %s, want that of the file before, %s", h, second)
 	}
-	if ok := testutil.ToFloat64(s.reloads.ok); ok != 0 {
+	if ok := testutil.ToFloat64(s.config.reloads.ok); ok != 0 {
 		t.Errorf("last reload successful: %v", ok)
 	}
 
 	swap(t, mount, "..3", fileHead+"plugins: [{type: queue-scorer}]\n")
 	testkit.Await(t, "the mended file in use", func() bool { return s.Status().Config.Problem == "" && hash() == first })
-	if ok := testutil.ToFloat64(s.reloads.ok); ok != 1 {
+	if ok := testutil.ToFloat64(s.config.reloads.ok); ok != 1 {
 		t.Errorf("last reload successful: %v", ok)
 	}
-	if testutil.ToFloat64(s.reloads.hash.WithLabelValues(first)) != 1 || testutil.CollectAndCount(s.reloads.hash) != 1 {
+	if testutil.ToFloat64(s.config.reloads.hash.WithLabelValues(first)) != 1 || testutil.CollectAndCount(s.config.reloads.hash) != 1 {
 		t.Error("the hash metric does not name the configuration in use alone")
 	}
 
@@ -107,11 +107,11 @@ func TestConfigIsWatched(t *testing.T) {
 // would count as saturated.
 func TestReloadSetsThePace(t *testing.T) {
 	s, mount := configured(t, fileHead+"plugins: [{type: queue-scorer}]\n")
-	if pace := s.gaugePace.Load(); pace != 0 {
+	if pace := s.config.gaugePace(); pace != 0 {
 		t.Errorf("pace %v without priorities below 0", time.Duration(pace))
 	}
 	swap(t, mount, "..2", fileHead+"plugins: [{type: queue-scorer}]\nobjectives: [{name: batch, priority: -1}]\n")
-	testkit.Await(t, "a pace", func() bool { return s.gaugePace.Load() == int64(100*time.Millisecond) })
+	testkit.Await(t, "a pace", func() bool { return s.config.gaugePace() == 100*time.Millisecond })
 	testkit.Await(t, "fast readings of an idle fleet", func() bool {
 		fast := 0
 		for _, e := range s.scrape.Status() {
@@ -122,7 +122,7 @@ func TestReloadSetsThePace(t *testing.T) {
 		return fast == 2
 	})
 	swap(t, mount, "..3", fileHead+"plugins: [{type: queue-scorer}]\n")
-	testkit.Await(t, "slow readings again", func() bool { return s.gaugePace.Load() == 0 && !s.scrape.Status()[0].Fast })
+	testkit.Await(t, "slow readings again", func() bool { return s.config.gaugePace() == 0 && !s.scrape.Status()[0].Fast })
 }
 
 // TestReloadMovesPorts: where events and metrics of endpoints are that say nothing
@@ -194,11 +194,11 @@ func TestWarnsOfRestart(t *testing.T) {
 		return c
 	}
 	var said strings.Builder
-	s := &Server{o: Options{Log: slog.New(slog.NewTextHandler(&said, nil))}, configParts: configParts{opened: parse("/metrics", "a.yaml")}}
+	inUse := &configuration{o: configOptions{Log: slog.New(slog.NewTextHandler(&said, nil))}, opened: parse("/metrics", "a.yaml")}
 	f := func(metricsPath, list string, want int) {
 		t.Helper()
 		said.Reset()
-		if s.warnOfRestart(parse(metricsPath, list)); strings.Count(said.String(), "takes effect after a restart") != want {
+		if inUse.warnOfRestart(parse(metricsPath, list)); strings.Count(said.String(), "takes effect after a restart") != want {
 			t.Errorf("%s, %s: want %d warnings:\n%s", metricsPath, list, want, said.String())
 		}
 	}
@@ -219,7 +219,7 @@ func TestQueueLeavesMemoryForArrivals(t *testing.T) {
 		write(t, o.Config, fileHead+"featureGates: [flowControl]\nflowControl: {maxBytes: "+asked+"}\n")
 		s := open(t, o)
 		bodies := s.budget.Share(budget.Bodies)
-		got := s.waitRules(s.config.Load()).Queue().MaxBytes
+		got := s.config.waitRules(s.config.current()).Queue().MaxBytes
 		if want := map[string]int64{"0": bodies / 4 * 3, "1Gi": 1 << 30, "4Mi": 4 << 20}[asked]; got != want || got >= bodies {
 			t.Errorf("maxBytes %s: %d bytes may wait, want %d; bodies may take %d", asked, got, want, bodies)
 		}

@@ -53,11 +53,3 @@ func noPrefill(eps []*endpoint.Endpoint) string {
 	}
 	return fmt.Sprintf("no endpoint computes prompts for others: %d have the label %s=decode, and none has prefill or both", n, endpoint.LabelRole)
 }
-
-// undecodable returns noDecode of the pool, unless remote clusters may answer its requests.
-func (s *Server) undecodable() string {
-	if s.federation != nil {
-		return ""
-	}
-	return noDecode(s.pool.Snapshot().Endpoints)
-}

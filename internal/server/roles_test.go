@@ -26,7 +26,8 @@ func TestRolesAreNamed(t *testing.T) {
 		{[]string{"decode", "prefil"}, true, `"prefil"`, ""},
 		{[]string{"decode", "", "Prefill"}, true, `""`, "1 other"},
 	} {
-		s := &Server{pool: endpoint.NewPool(endpoint.PoolOptions{}), groupParts: groupParts{xds: &xdsShare{}}}
+		pool := endpoint.NewPool(endpoint.PoolOptions{})
+		replica := &condition{stage: &stage{}, Pool: pool, Pace: &ownPace{}}
 		var specs []endpoint.Spec
 		for i, role := range c.roles {
 			spec := endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)}
@@ -35,12 +36,12 @@ func TestRolesAreNamed(t *testing.T) {
 			}
 			specs = append(specs, spec)
 		}
-		s.pool.Set(specs)
-		s.settled.Store(true)
-		if got := s.ready(); got != c.ready || (s.undecodable() == "") != c.ready {
-			t.Errorf("roles %q: ready %v (%s), want %v", c.roles, got, s.undecodable(), c.ready)
+		pool.Set(specs)
+		replica.settled.Store(true)
+		if got := replica.ready(); got != c.ready || (replica.undecodable() == "") != c.ready {
+			t.Errorf("roles %q: ready %v (%s), want %v", c.roles, got, replica.undecodable(), c.ready)
 		}
-		got := unknownRole(s.pool.Snapshot().Endpoints)
+		got := unknownRole(pool.Snapshot().Endpoints)
 		if (got == "") != (c.unknown == "") || !strings.Contains(got, c.unknown) || !strings.Contains(got, c.others) {
 			t.Errorf("roles %q: %q, want the name of %s", c.roles, got, c.unknown)
 		}

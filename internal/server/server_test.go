@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"github.com/grapevine-epp/grapevine/pd"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/pd"
 )
 
 // options returns the options of a replica on free ports in front of a fleet.
@@ -123,9 +123,9 @@ flowControl: {defaultRequestTTL: 30s}
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Server{o: Options{MaxMessageTimeout: most, Log: slog.New(slog.NewTextHandler(&said, nil))}}
-		s.warnShortWait(c.Flow.Gate())
-		s.warnShortWait(nil)
+		inUse := &configuration{o: configOptions{MaxMessageTimeout: most, Log: slog.New(slog.NewTextHandler(&said, nil))}}
+		inUse.warnShortWait(c.Flow.Gate())
+		inUse.warnShortWait(nil)
 		if got := strings.Contains(said.String(), "ends before defaultRequestTTL"); got != want || strings.Count(said.String(), "\n") > 1 {
 			t.Errorf("the proxy allows %v: logs %q", most, &said)
 		}

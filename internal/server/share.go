@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,18 +9,17 @@ import (
 	"net"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/internal/monotime"
-	"github.com/grapevine-epp/grapevine/picker/config"
-
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
-	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
-	"github.com/grapevine-epp/grapevine/picker/sessions"
+	"github.com/grapevine-epp/grapevine/picker/monitor"
 )
 
 // ClusterOptions configures how this replica finds the others and shares state.
@@ -101,7 +101,7 @@ func (s *Server) SetKeys(keys [][]byte) error {
 }
 
 // openNode creates this replica's cluster node. It is opened once all shared states are registered.
-func (s *Server) openNode(setup *facts.Setup) (err error) {
+func (s *Server) openNode(context.Context) (err error) {
 	c := &s.o.Cluster
 	mode, err := c.share()
 	if err != nil {
@@ -114,16 +114,14 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 		if s.bus = sh.Bus; s.bus == nil {
 			s.bus = cluster.None{}
 		}
-	} else {
-		limit := func(l net.Listener) net.Listener { return s.listeners.Limit("replicas", 8, l) }
-		if s.bus, err = c.bus(self, limit, s.o.Log); err != nil {
-			return err
-		}
+	} else if s.bus, err = c.bus(self, s.limitReplicas, s.o.Log); err != nil {
+		return err
 	}
+	s.setup = facts.NewSetup(facts.SetupOptions{Secret: secretPrint(s.o.Secret, s.hasher), Models: s.files.modelsInUse, Log: s.o.Log})
 	tuning := share.Tuning()
 	tuning.Relay = c.Mode == "gossip" // NATS servers distribute messages across zones themselves
 	s.node = cluster.New(cluster.Options{
-		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Watch: s.dog.Loop("cluster"), Tuning: tuning, ConfigMismatch: setup.Mismatch,
+		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Watch: s.dog.Loop("cluster"), Tuning: tuning, ConfigMismatch: s.setup.Mismatch,
 		NotShared: func() string {
 			if s.share == nil {
 				return ""
@@ -134,105 +132,138 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 	return s.registry.Register(s.node)
 }
 
-// openShare registers the state shared with the group. Without a group, the same parts run and send
+// openShared registers the states that the group shares. Without a group, the same parts run and send
 // nothing.
-func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err error) {
-	s.setup = facts.NewSetup(facts.SetupOptions{Secret: s.secret(), Models: s.modelsInUse, Log: s.o.Log})
-	if err := s.openNode(s.setup); err != nil {
-		return err
-	}
+func (s *Server) openShared(ctx context.Context) (err error) {
 	group := facts.Of(s.node)
 	s.setup.Join(group)
-	s.openSeeds(s.ownSeed, group)
+	if s.grouped && s.o.Secret == "" {
+		s.seeds = facts.NewSeeds(facts.SeedOptions{
+			Own: s.ownSeed, Now: time.Now, Log: s.o.Log, Registry: s.registry,
+			Settled: func() bool { return s.node.Phase() != cluster.Settling },
+			Older:   func() bool { return s.node.GaugeAbsent(facts.StateSeed) },
+			Use: func(seed block.Seed) {
+				s.share.Rekey(func() uint64 {
+					s.hasher.Reseed(seed)
+					return uint64(s.hasher.Root(block.Scope{}))
+				})
+			},
+		})
+		s.seeds.Join(group)
+	}
 	if err := s.openLists(group); err != nil {
 		return err
 	}
-	if err := s.openHealth(group); err != nil {
+	if s.health, err = openHealth(healthOptions{
+		Pool: s.pool, Node: s.node, Grouped: s.grouped, Scheme: cmp.Or(s.config.current().Metrics.Scheme, "http"), Client: s.engines.client(monitor.NewClient()),
+		Refresh: s.scrape.RefreshSoon, ProbeIdle: s.o.ProbeIdle, Registry: s.registry, Log: s.o.Log, Watch: s.dog.Loop("engine health"), Background: s.wg.Go,
+	}); err != nil {
 		return err
 	}
 	s.share = share.OpenIndex(ctx, share.IndexOptions{
-		Node: s.node, Grouped: s.o.Cluster.enabled(), Secret: s.seeds == nil, Seeded: func() bool { return s.seeds == nil || s.seeds.Has() }, Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
-		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.modelsReady, EngineRestarted: s.pool.Renew, Log: s.o.Log, Watch: s.dog.Loop("event streams").Within(longWork), Registry: s.registry,
+		Node: s.node, Grouped: s.grouped, Secret: s.seeds == nil, Seeded: func() bool { return s.seeds == nil || s.seeds.Has() }, Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
+		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.files.ready, EngineRestarted: s.pool.Renew, Log: s.o.Log, Watch: s.dog.Loop("event streams").Within(longWork), Registry: s.registry,
 	})
-	s.xds = newXDSShare(s, group)
-	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log, Watch: s.dog.Loop("load counts")})
+	s.xds = newXDSShare(xdsShareOptions{
+		XDS: s.o.XDS, TLS: s.o.TLS, BodyLimit: s.o.MaxBody, Pool: s.pool, Group: group, Listeners: s.listeners, Log: s.o.Log,
+		Ready: func() bool { return s.condition.ready() }, Settled: s.stage.settled.Load,
+	})
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("queue")}); err != nil {
 		return err
 	}
+	s.shareLoad(group)
+	if s.peerFiles != nil {
+		s.peerFiles.join(s.node, func(p facts.FilePage) ([]byte, bool) {
+			return s.files.source.Read(p.Repo, p.Commit, p.Name, p.Offset, facts.MaxPage)
+		}, s.o.Log)
+	}
+	return s.listenForEvents()
+}
+
+// limitReplicas bounds the connections of a listener for the other replicas.
+func (s *Server) limitReplicas(l net.Listener) net.Listener {
+	return s.listeners.Limit("replicas", 8, l)
+}
+
+// openLists creates the store of the endpoint list. Only a source that is not a file of this machine
+// needs it.
+func (s *Server) openLists(group facts.Group) (err error) {
+	o := listOptions{Config: s.config, Log: s.o.Log}
+	if s.o.Source != nil {
+		o.Folder = s.o.StateDir
+		if s.grouped {
+			o.Group = facts.NewLists(group, time.Now, s.o.Log)
+		}
+	}
+	s.lists, err = openLists(o)
+	return err
+}
+
+// shareLoad registers what replicas know of load, queues, costs and prompts.
+func (s *Server) shareLoad(group facts.Group) {
+	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log, Watch: s.dog.Loop("load counts")})
 	s.queues = facts.NewQueues(group, facts.Queue{
 		Changes: s.gate.Changes, Receive: s.gate.Receive, PeerLeft: s.gate.PeerLeft, Answers: s.gate.Answers, Answered: s.gate.Answered,
 		Dirty: s.gate.Dirty(), Watch: s.dog.Loop("queue shares"),
 	}, s.o.Log)
 	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = facts.NewHints(facts.HintOptions{
-		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: monotime.Now, Registry: s.registry,
+		Group: group, Pool: s.pool, Sessions: s.sessions, Record: s.approx.Record, Blame: &s.blame, Now: monotime.Now, Registry: s.registry,
 	})
-	if f := s.modelFiles.peers; f != nil {
-		f.join(group)
-	}
-	s.peerDecisions = facts.NewDecisions(facts.DecisionOptions{Group: group, Find: s.findForPeer})
-	return nil
 }
 
-// joinGroup opens the node. In a group, load, learned constants and decisions are shared from then
-// on.
-func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error {
-	if s.o.Cluster.enabled() { // without a group, requests need not wake the senders
-		sessions.OnBind(s.hints.Bound)
-		s.blame.OnVerdict(s.hints.VerdictReached)
-		s.pool.LoadTracker().OnChange(s.load.Changed)
-	}
-	if err := s.node.Open(ctx); err != nil {
-		return fmt.Errorf("server: cluster: %w", err)
-	}
-	if s.o.Cluster.enabled() {
-		if !s.searching() {
-			s.setup.Publish()
-		}
-		if s.seeds != nil {
-			s.wg.Go(func() { s.seeds.Run(ctx) })
-		}
-		s.wg.Go(func() { s.load.Run(ctx) })
-		s.wg.Go(func() { s.queues.Run(ctx) })
-		s.wg.Go(func() { s.costs.Run(ctx) })
-		s.wg.Go(func() { s.hints.Run(ctx) })
-		s.wg.Go(func() { s.peerDecisions.Run(ctx) })
-		if f := s.modelFiles.peers; f != nil {
-			f.joined = time.Now()
-			s.wg.Go(func() { f.files.Run(ctx) })
-		}
-	}
-	return nil
-}
-
-// modelsInUse lists the model behind every model name.
-func (s *Server) modelsInUse() (list []facts.ModelInUse) {
-	of := map[string]facts.ModelInUse{}
-	for _, st := range s.models.Registry().Status() {
-		of[st.Name] = facts.ModelInUse{Name: st.Name, Model: s.models.Model(st.Name), Loading: st.State == prompt.StateLoading}
-	}
-	for name, base := range s.models.Registry().Names() {
-		u := of[base]
-		u.Name = name
-		list = append(list, u)
-	}
-	return append(list, s.pendingModels()...)
+// source returns the event source of an endpoint.
+func (s *Server) source(ep *endpoint.Endpoint) events.EndpointSource {
+	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.EventModel(ep), Streams: s.finder.Streams(ep), Pod: ep.Name}
 }
 
 // eventParts: publishers may use one in this many of the process's connections.
 const eventParts = 4
 
 // listenForEvents opens the listeners for event publishers, if flags or configuration name some.
-func (s *Server) listenForEvents(c *config.Config) error {
+func (s *Server) listenForEvents() error {
 	in := events.Inbound{Listen: s.o.EventsListen, Allow: s.o.EventsAllow, Connections: s.listeners.Part(eventParts)}
-	if at := c.Producer.EventsListen; at != "" && len(in.Listen) == 0 {
-		in.Listen, in.Topic = []string{at}, c.Producer.Events.Topic
+	p := s.config.current().Producer
+	if at := p.EventsListen; at != "" && len(in.Listen) == 0 {
+		in.Listen, in.Topic = []string{at}, p.Events.Topic
 	}
 	if s.finder.Inbound = len(in.Listen); s.finder.Inbound == 0 {
 		return nil
 	}
-	if s.o.Cluster.enabled() {
+	if s.grouped {
 		s.o.Log.Warn("publishers connect to this replica only: with several replicas, let the engines bind instead")
 	}
 	return s.share.Listen(in)
+}
+
+// joinGroup opens the node. In a group, load, learned constants and decisions are shared from then
+// on.
+func (s *Server) joinGroup(ctx context.Context) error {
+	if s.grouped { // without a group, requests need not wake the senders
+		s.sessions.OnBind(s.hints.Bound)
+		s.blame.OnVerdict(s.hints.VerdictReached)
+		s.pool.LoadTracker().OnChange(s.load.Changed)
+	}
+	if err := s.node.Open(ctx); err != nil {
+		return fmt.Errorf("server: cluster: %w", err)
+	}
+	if !s.grouped {
+		return nil
+	}
+	if !s.files.searching() {
+		s.setup.Publish()
+	}
+	if s.seeds != nil {
+		s.wg.Go(func() { s.seeds.Run(ctx) })
+	}
+	s.wg.Go(func() { s.load.Run(ctx) })
+	s.wg.Go(func() { s.queues.Run(ctx) })
+	s.wg.Go(func() { s.costs.Run(ctx) })
+	s.wg.Go(func() { s.hints.Run(ctx) })
+	s.wg.Go(func() { s.decisions.peers.Run(ctx) })
+	if s.peerFiles != nil {
+		s.peerFiles.joined = time.Now()
+		s.wg.Go(func() { s.peerFiles.files.Run(ctx) })
+	}
+	return nil
 }

@@ -133,7 +133,7 @@ func (g *group) ready(all ...*Server) {
 	g.t.Helper()
 	testkit.Eventually(g.t, func() string {
 		for _, s := range all {
-			if !s.settled.Load() || s.pending() > 0 {
+			if !s.stage.settled.Load() || s.knowledge.pending() > 0 {
 				return describe(s)
 			}
 		}

@@ -4,10 +4,11 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Shared are the parts of a process that serves several pools. They belong to the process: a Server
@@ -42,7 +43,8 @@ func (s *Server) Stalled() []string { return s.dog.Stalled() }
 // Ready reports whether requests are accepted, and started whether the replica need not wait any
 // longer for this pool before it serves others.
 func (s *Server) Ready() (ready, started bool) {
-	return s.ready(), s.settled.Load() || s.empty() || s.overdue()
+	c := s.condition
+	return c.ready(), c.settled.Load() || c.empty() || c.overdue()
 }
 
 // Defaults sets the defaults of a process that serves several pools.

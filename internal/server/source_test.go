@@ -40,13 +40,13 @@ func TestSourceOfEndpoints(t *testing.T) {
 		Objectives: map[string]int{"gold": 1, "batch": -1},
 		Rewrites:   map[string]request.Rewrite{"chat": {{Model: "a", Weight: 1}}},
 	}})
-	s.reloading.Lock()
-	names := s.rules(s.config.Load()).Names
-	s.reloading.Unlock()
+	s.config.mu.Lock()
+	names := s.config.rules(s.config.current()).Names
+	s.config.mu.Unlock()
 	if names.Objectives["gold"] != 5 || names.Objectives["batch"] != -1 || names.Target("chat", 0) != "a" {
 		t.Errorf("names in use: %+v", names)
 	}
-	if s.gaugePace.Load() == 0 {
+	if s.config.gaugePace() == 0 {
 		t.Error("requests may be refused, and gauges are not read more often")
 	}
 	if st := s.Status(); len(st.Endpoints) != 2 || st.Discovery.From != "pool default/llama" {
@@ -55,9 +55,9 @@ func TestSourceOfEndpoints(t *testing.T) {
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.reloading.Lock()
-	defer s.reloading.Unlock()
-	if n := s.rules(s.config.Load()).Names; n.Objectives["batch"] != -1 {
+	s.config.mu.Lock()
+	defer s.config.mu.Unlock()
+	if n := s.config.rules(s.config.current()).Names; n.Objectives["batch"] != -1 {
 		t.Error("a reload lost the source's endpoints")
 	}
 }

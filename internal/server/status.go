@@ -1,17 +1,16 @@
 package server
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/extproc"
-	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/modelfiles"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/internal/multicluster"
@@ -19,14 +18,20 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/problems"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
-	"github.com/grapevine-epp/grapevine/internal/ticks"
+	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/internal/tracing"
+	"github.com/grapevine-epp/grapevine/internal/watchdog"
+	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/outcomes"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+	"github.com/grapevine-epp/grapevine/picker/served"
 )
 
 // Status is the content of /status.
@@ -128,75 +133,104 @@ type StreamStatus struct {
 	Topic  string `json:"topic,omitempty"`
 }
 
+// reporter makes the status of a replica. It is safe for concurrent use.
+type reporter struct {
+	Options *Options
+	Started time.Time
+
+	Config     *configuration
+	Lists      *endpointLists
+	Pool       *endpoint.Pool
+	Models     *prefix.Models
+	Files      *modelFinder
+	Index      *indexer.Index
+	Approx     *approx.Index
+	Prefixes   *prefix.Matcher
+	Knowledge  *cacheKnowledge
+	Rendering  *remote.Prober // nil: off
+	Scrape     *scrape.Poller
+	Served     *served.Reader
+	Finder     *share.Finder
+	Share      *share.Index
+	Node       *cluster.Node
+	Grouped    bool
+	Gate       *gate.Gate
+	Scheduler  *picker.Scheduler
+	Chooser    *chooser
+	Federation *multicluster.Part // nil: none
+	Processor  *extproc.Processor
+	Condition  *condition
+	Problems   *problemWatch
+
+	Dog           *watchdog.Watchdog
+	Certificate   *listen.Expiry // nil: no TLS
+	Tracer        *tracing.Tracer
+	MissingRights func() []string // of the source of the group's members; nil: none
+}
+
 // waiting returns how many requests wait at this replica, by model.
-func (s *Server) waiting() map[string]int {
+func waiting(queues []rules.Status) map[string]int {
 	out := map[string]int{}
-	for _, q := range s.gate.Status() {
+	for _, q := range queues {
 		out[q.Model] += q.Waiting
 	}
 	return out
 }
 
-// Status returns the state of the replica.
-func (s *Server) Status() Status {
+// status returns the state of the replica.
+func (r *reporter) status() Status {
 	now := monotime.Now()
 	st := Status{
-		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
-		Decisions: s.chooser.decided.Load(), Models: s.models.Status(), ModelFiles: s.modelFiles.source.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
+		Name: r.Options.Name, Version: r.Options.Version, UptimeS: now.Sub(r.Started).Seconds(),
+		Decisions: r.Chooser.decided.Load(), Models: r.Models.Status(), ModelFiles: r.Files.source.Status(), NoModel: r.Models.Registry().Unknown(), Endpoints: []EndpointStatus{},
 	}
-	if s.o.Shared != nil {
-		st.Pool = s.o.Shared.Pool
+	if r.Options.Shared != nil {
+		st.Pool = r.Options.Shared.Pool
 	}
-	st.State, st.Reason = s.state()
-	if s.processor != nil {
-		st.Served = s.processor.Served()
-	}
-	st.Modelless.Requests, st.Modelless.Paths = s.scheduler.Modelless()
-	st.Traffic = s.scheduler.Outcomes().Totals()
-	s.reloading.Lock()
-	st.Config = s.configStatus
-	s.reloading.Unlock()
-	st.Plugins = pluginStatus(s.config.Load(), time.Now())
-	if s.discovery != nil {
-		st.Discovery = s.discoveryStatus()
-	}
-	x := s.index.Stats()
-	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
-	st.Cluster, st.Members = s.clusterStatus()
-	st.Queues, st.PD = s.gate.Status(), s.pdStatus()
-	st.Status = s.federation.Status(now)
+	st.State, st.Reason = r.Condition.state()
+	st.Served = r.Processor.Served()
+	st.Modelless.Requests, st.Modelless.Paths = r.Scheduler.Modelless()
+	st.Traffic = r.Scheduler.Outcomes().Totals()
+	st.Config = r.Config.report()
+	st.Plugins = pluginStatus(r.Config.current(), time.Now())
+	st.Discovery = r.Lists.status()
+	x := r.Index.Stats()
+	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: r.Approx.MemoryBytes()}
+	st.Cluster, st.Members = r.clusterStatus()
+	st.Queues, st.PD = r.Gate.Status(), pdStatus(r.Pool, r.Scheduler.SplitCounts())
+	st.Status = r.Federation.Status(now)
 	unread := map[string]string{}
-	for _, p := range s.scrape.Status() {
+	for _, p := range r.Scrape.Status() {
 		unread[p.Address] = p.Error
 	}
-	for _, ep := range s.pool.Snapshot().Endpoints {
-		e := s.endpointStatus(ep, now)
+	for _, ep := range r.Pool.Snapshot().Endpoints {
+		e := r.endpointStatus(ep, now)
 		e.GaugesError = unread[ep.Address]
 		st.Endpoints = append(st.Endpoints, e)
 	}
-	st.Problems = findProblems(&st, s.symptoms())
+	st.Problems = findProblems(&st, r.symptoms())
 	return st
 }
 
-func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointStatus {
-	k, g := s.share.Knowledge(ep.ID), ep.Gauges()
+func (r *reporter) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointStatus {
+	k, g := r.Share.Knowledge(ep.ID), ep.Gauges()
 	e := EndpointStatus{
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
-		LagMS: millis(k.Lag), AgeMS: millis(s.share.Age(ep.ID)), Behind: k.Behind, InFlight: s.pool.LoadTracker().Load(ep, now).Requests,
+		LagMS: millis(k.Lag), AgeMS: millis(r.Share.Age(ep.ID)), Behind: k.Behind, InFlight: r.Pool.LoadTracker().Load(ep, now).Requests,
 		Values: g.Values, GaugeAgeS: -1,
-		Blocks: s.blocks(ep), Facts: saved.FactsOf(s.pool, ep, now),
+		Blocks: blocksOf(r.Index, ep), Facts: saved.FactsOf(r.Pool, ep, now),
 	}
-	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
+	e.Health = healthStatus(r.Pool.Health().View(int(ep.ID)), now)
 	e.Health.AvoidedModels, e.Health.AvoidedOthers = ep.AvoidedModels(nil, now), ep.AvoidedOthers(now)
 	e.Health.FullS = ep.Tracker().FullFor(now).Seconds()
 	e.Models = ep.Models
-	for _, st := range s.finder.Streams(ep) {
+	for _, st := range r.Finder.Streams(ep) {
 		e.Streams = append(e.Streams, StreamStatus{st.Events, st.Replay, st.Topic})
 	}
-	if e.Readers = s.share.Readers(ep.ID); k.State != knowledge.Exact {
-		e.Reason = s.share.Reason(ep.ID)
+	if e.Readers = r.Share.Readers(ep.ID); k.State != knowledge.Exact {
+		e.Reason = r.Share.Reason(ep.ID)
 	}
-	e.Audit, e.Rendering, e.EngineVersion = s.prefixes.Verdicts(ep), s.findings(ep), s.served.Version(ep.ID)
+	e.Audit, e.Rendering, e.EngineVersion = r.Prefixes.Verdicts(ep), findings(r.Models.Registry(), r.Rendering, ep), r.Served.Version(ep.ID)
 	if e.Health.State == health.Unreached {
 		if k.State == knowledge.Exact || e.EngineVersion != "" { // its events or model list have been read
 			e.Health.State = health.Healthy.String()
@@ -204,14 +238,14 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 			e.Up = false
 		}
 	}
-	e.Traffic = s.scheduler.Outcomes().Endpoint(ep)
+	e.Traffic = r.Scheduler.Outcomes().Endpoint(ep)
 	f := ep.Forecast()
 	e.PredictedS, e.ObservedS = f.Predicted, f.Observed
-	state, reason := s.knowledgeOf(ep, k.State)
+	state, reason := r.Knowledge.of(ep, k.State)
 	if reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason
 	}
-	e.Source = s.prefixes.Basis(ep, state)
+	e.Source = r.Prefixes.Basis(ep, state)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}
@@ -220,190 +254,30 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// blocks counts the known blocks of an endpoint, over all ranks.
-func (s *Server) blocks(ep *endpoint.Endpoint) (n int) {
-	for r := range max(ep.Events.Ranks, 1) {
-		n += s.index.Blocks(block.Source{Endpoint: ep.ID, Rank: uint16(r)})
-	}
-	return n
-}
-
-// state returns the replica's state and, unless it is ready, the reason.
-func (s *Server) state() (state, reason string) {
-	switch pending := s.pending(); {
-	case s.draining.Load():
-		return "draining", ""
-	case len(s.pool.Snapshot().Endpoints) == 0:
-		return "starting", s.discoveryProblem()
-	case s.undecodable() != "":
-		return "starting", s.undecodable()
-	case !s.settled.Load():
-		return "starting", s.startingReason(pending)
-	case s.poolProblem() != "":
-		return "degraded", s.poolProblem()
-	case pending > 0:
-		return "degraded", s.startingReason(pending)
-	case s.discovery != nil && !s.discoveryOK():
-		return "degraded", s.discoveryProblem()
-	}
-	if why := s.wrongPredictions(); why != "" {
-		return "degraded", why
-	}
-	if why := unknownRole(s.pool.Snapshot().Endpoints); why != "" {
-		return "degraded", why
-	}
-	return "ready", ""
-}
-
-// wrongPredictions describes endpoints whose events do not match the cache hits of their prompts.
-func (s *Server) wrongPredictions() string {
-	n, first := 0, ""
-	eps := s.pool.Snapshot().Endpoints
-	for _, ep := range eps {
-		if state, reason := s.prefixes.State(ep, s.share.State(ep.ID)); state == knowledge.Mismatched {
-			if n++; first == "" {
-				first = reason
-			}
-		}
-	}
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("predictions for %d of %d endpoints are wrong: %s", n, len(eps), first)
-}
-
-// discoveryProblem describes the problem with the source of endpoints.
-func (s *Server) discoveryProblem() string {
-	if s.discovery == nil {
-		return "discovering endpoints"
-	}
-	st := s.discoveryStatus()
-	if why := st.Reason(); why != "" {
-		return why
-	}
-	return st.From + " names no endpoint"
-}
-
-// startingReason describes the condition that an unsettled replica waits for.
-func (s *Server) startingReason(pending int) string {
-	switch {
-	case !s.modelsReady():
-		return "loading models"
-	case s.node.Phase() == cluster.Settling:
-		return "joining the other replicas"
-	case pending == 0:
-		return "the next check of readiness is due within 20 ms"
-	}
-	return fmt.Sprintf("%d of %d endpoints are not exact yet", pending, len(s.pool.Snapshot().Endpoints))
-}
-
-// pending counts the endpoints that publish events and are not synchronized yet.
-func (s *Server) pending() int {
-	n := 0
-	for _, ep := range s.pool.Snapshot().Endpoints {
-		if s.finder.Publishes(ep) && !ep.Down() && s.share.Knowledge(ep.ID).State < knowledge.Partial && !s.share.Final(ep.ID) {
-			n++
-		}
-	}
-	return n
-}
-
-// checks returns the readiness checks.
-func (s *Server) checks() []admin.Check {
-	n := len(s.pool.Snapshot().Endpoints)
-	c := []admin.Check{
-		{Name: "serving", Ready: !s.draining.Load()},
-		{Name: "endpoints", Ready: n > 0, Reason: s.endpointsKnown(n)},
-		{Name: "models", Ready: s.modelsReady(), Reason: s.withoutFiles()},
-		{Name: "knowledge", Ready: s.settled.Load()},
-		{Name: "cluster", Ready: s.node.Phase() != cluster.Settling, Reason: s.node.Status().Health.Line},
-	}
-	if why := s.undecodable(); why != "" {
-		c[1].Ready, c[1].Reason = false, why
-	}
-	if why := s.xds.pace.slow(); why != "" {
-		c[0].Ready, c[0].Reason = false, why
-	}
-	if p := s.pending(); p > 0 {
-		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not exact yet", p, n)
-	} else if why := s.wrongPredictions(); why != "" {
-		c[3].Reason = why
-	}
-	return c
-}
-
-// ready reports whether requests are accepted.
-func (s *Server) ready() bool {
-	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0 && s.undecodable() == "" && s.xds.pace.slow() == ""
-}
-
-// empty reports whether the list of endpoints was read successfully and is empty.
-func (s *Server) empty() bool {
-	if s.discovery == nil || s.draining.Load() {
-		return false
-	}
-	st := s.discoveryStatus()
-	return st.OK() && !st.Read.IsZero() && st.Endpoints == 0
-}
-
-// overdue reports whether ReadyTimeout has passed.
-func (s *Server) overdue() bool { return time.Since(s.started) > s.o.ReadyTimeout }
-
-// readyEvery is how often readiness is checked once the state has settled. A stalled loop and a drain end
-// it at once.
-const readyEvery = 500 * time.Millisecond
-
-// watchReadiness sets the gRPC health state to ready once the state has settled, or ReadyTimeout
-// has passed.
-func (s *Server) watchReadiness(ctx context.Context) {
-	tick := time.NewTimer(0)
-	defer tick.Stop()
-	var version int64
-	watch := s.dog.Loop("readiness").Within(longWork) // it waits for changes of the endpoint list
-	for {
-		watch.Working()
-		if v := s.models.Version(); v != version {
-			version = v
-			s.share.Set()
-		}
-		if !s.settled.Load() {
-			over := s.overdue()
-			models, phase, pending := s.modelsReady(), s.node.Phase(), s.pending()
-			known := models && phase != cluster.Settling && pending == 0
-			if len(s.pool.Snapshot().Endpoints) > 0 && (known || over) {
-				s.settled.Store(true)
-				if !known {
-					s.o.Log.Warn("ready before the prefix index is complete", "endpoints_pending", pending, "models_read", models, "cluster", phase.String())
-				}
-			}
-		}
-		s.pool.Expire()
-		s.readiness.Set(s.ready())
-		tick.Reset(20 * time.Millisecond)
-		if s.settled.Load() {
-			tick.Reset(ticks.Until(readyEvery))
-		}
-		watch.Waiting()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
 // collector exports endpoint state and the size of the index.
 type collector struct {
-	s                                     *Server
+	collected
 	state, lag, behind, blocks, size, all *prometheus.Desc
 	rendered, missed, drift               *prometheus.Desc
 	listAge, listOrigin                   *prometheus.Desc
 }
 
-func newCollector(s *Server) *collector {
+// collected are the parts that a collector reads.
+type collected struct {
+	pool      *endpoint.Pool
+	models    *prefix.Models
+	lists     *endpointLists
+	index     *indexer.Index
+	approx    *approx.Index
+	share     *share.Index
+	knowledge *cacheKnowledge
+}
+
+func newCollector(parts collected) *collector {
 	ep := []string{"endpoint"}
 	return &collector{
-		s:      s,
+		collected: parts,
+
 		state:  prometheus.NewDesc("grapevine_knowledge_state", "1 for the current knowledge state of an endpoint.", []string{"endpoint", "state"}, nil),
 		lag:    prometheus.NewDesc("grapevine_knowledge_lag_seconds", "Age of the newest event batch when it was applied, or the time for which a working engine has sent no events, whichever is larger.", ep, nil),
 		behind: prometheus.NewDesc("grapevine_knowledge_behind_batches", "Batches known to exist and not applied.", ep, nil),
@@ -434,29 +308,29 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	now := monotime.Now()
-	for _, ep := range c.s.pool.Snapshot().Endpoints {
-		k := c.s.share.Knowledge(ep.ID)
-		state, _ := c.s.knowledgeOf(ep, k.State)
+	for _, ep := range c.pool.Snapshot().Endpoints {
+		k := c.share.Knowledge(ep.ID)
+		state, _ := c.knowledge.of(ep, k.State)
 		gauge(c.state, 1, ep.Address, state.String())
 		gauge(c.lag, k.Lag.Seconds(), ep.Address)
 		gauge(c.behind, float64(k.Behind), ep.Address)
-		gauge(c.blocks, float64(c.s.blocks(ep)), ep.Address)
+		gauge(c.blocks, float64(blocksOf(c.index, ep)), ep.Address)
 		if g := ep.Gauges(); !g.At.IsZero() {
-			gauge(c.drift, float64(c.s.pool.LoadTracker().Load(ep, now).Requests)-float64(g.Running+g.Waiting), ep.Address)
+			gauge(c.drift, float64(c.pool.LoadTracker().Load(ep, now).Requests)-float64(g.Running+g.Waiting), ep.Address)
 		}
 	}
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	count(c.missed, c.s.models.Registry().Unknown(), "", prompt.ReasonNoModel.String())
-	for _, m := range c.s.models.Status() {
+	count(c.missed, c.models.Registry().Unknown(), "", prompt.ReasonNoModel.String())
+	for _, m := range c.models.Status() {
 		count(c.rendered, m.Rendered, m.Name)
 		for reason, n := range m.Missed {
 			count(c.missed, n, m.Name, reason)
 		}
 	}
-	if c.s.discovery != nil {
-		kind, read := c.s.lists.origin()
+	if c.lists.source != nil {
+		kind, read := c.lists.origin()
 		if !read.IsZero() {
 			gauge(c.listAge, time.Since(read).Seconds())
 		}
@@ -468,8 +342,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(c.listOrigin, v, k)
 		}
 	}
-	x := c.s.index.Stats()
+	x := c.index.Stats()
 	gauge(c.size, float64(x.Bytes), "precise")
-	gauge(c.size, float64(c.s.approx.MemoryBytes()), "approximate")
+	gauge(c.size, float64(c.approx.MemoryBytes()), "approximate")
 	gauge(c.all, float64(x.Nodes))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/internal/ticks"
 )
 
@@ -34,14 +35,14 @@ func (s *Server) watchLocks() {
 	s.dog.Probe("event streams lock", longWork, func() { s.share.StreamsRead() })
 }
 
-// publishSetup shares the models that this replica uses. The first read of a large vocabulary may
-// take seconds, which readiness does not wait for.
-func (s *Server) publishSetup(ctx context.Context) {
+// publishSetup shares the models that this replica uses, until ctx ends. The first read of a large
+// vocabulary may take seconds, which readiness does not wait for.
+func publishSetup(ctx context.Context, setup *facts.Setup, searching func() bool) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
-		if !s.searching() { // until then, peers would see a difference that is none
-			s.setup.Publish()
+		if !searching() { // until then, peers would see a difference that is none
+			setup.Publish()
 		}
 		tick.Reset(ticks.Until(250 * time.Millisecond))
 		select {

@@ -74,7 +74,7 @@ func TestStalledLoopTakesTheReplicaOut(t *testing.T) {
 		return resp.StatusCode, string(b)
 	}
 	seen := func() string {
-		_, members := g.replicas[0].clusterStatus()
+		_, members := g.replicas[0].reporter.clusterStatus()
 		for _, m := range members {
 			if m.Name == stalled.o.Name {
 				return m.State
@@ -116,7 +116,7 @@ func TestReadyTimeoutCountsFromProcessStart(t *testing.T) {
 	o.Started, o.ReadyTimeout = time.Now().Add(-time.Hour), time.Minute
 	s := open(t, o)
 	start := time.Now()
-	testkit.Await(t, "ready", s.settled.Load)
+	testkit.Await(t, "ready", s.stage.settled.Load)
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("ready after %v", took)
 	}
@@ -129,8 +129,8 @@ func TestEndpointListStalls(t *testing.T) {
 	s := g.replicas[0]
 	g.ready(s)
 	stalled := func() bool { return slices.Contains(s.dog.Stalled(), "endpoint list") }
-	s.reloading.Lock() // the update waits for this
-	release := sync.OnceFunc(s.reloading.Unlock)
+	s.config.mu.Lock() // the update waits for this
+	release := sync.OnceFunc(s.config.mu.Unlock)
 	t.Cleanup(release) // before the replica stops
 	if err := g.fleet.WriteEndpoints(filepath.Join(g.dir, "endpoints.yaml"), g.fleet.Endpoints()[0].Name); err != nil {
 		t.Fatal(err)

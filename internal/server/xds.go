@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/internal/ticks"
@@ -37,11 +39,24 @@ const (
 	xdsGoodbye = time.Second           // for streams to end
 )
 
+// xdsShareOptions are what an xdsShare needs.
+type xdsShareOptions struct {
+	XDS       XDSOptions
+	TLS       listen.TLS // of the discovery service
+	BodyLimit int        // of the listener that Envoy gets; 0: the default
+	Pool      *endpoint.Pool
+	Group     facts.Group
+	Listeners *budget.Listeners
+	Ready     func() bool // whether this replica accepts requests
+	Settled   func() bool // whether it has ever been ready to
+	Log       *slog.Logger
+}
+
 // xdsShare publishes the address of this replica's ext_proc service to the group while it is ready,
 // its lateness, and the addresses of all ready replicas to Envoy. A crashed replica is removed when its gauges
 // are dropped. It is safe for concurrent use.
 type xdsShare struct {
-	s     *Server
+	o     xdsShareOptions
 	share facts.SetFunc
 	srv   *xds.Server
 	grpc  *grpc.Server
@@ -55,21 +70,21 @@ type xdsShare struct {
 	pace ownPace
 }
 
-func newXDSShare(s *Server, group facts.Group) *xdsShare {
-	x := &xdsShare{s: s}
-	x.share = group.Gauge(facts.StateReplicas, facts.StateVersion, x)
+func newXDSShare(o xdsShareOptions) *xdsShare {
+	x := &xdsShare{o: o}
+	x.share = o.Group.Gauge(facts.StateReplicas, facts.StateVersion, x)
 	return x
 }
 
-// open starts the discovery service, if configured, and the updates.
-func (x *xdsShare) open(ctx context.Context) error {
-	o := x.s.o.XDS
-	self, err := listen.Advertised(o.Advertise, x.s.ExtProcAddr())
+// open starts the discovery service, if configured, and the updates. extProc is the address of this
+// replica's ext_proc service.
+func (x *xdsShare) open(ctx context.Context, extProc net.Addr) error {
+	self, err := listen.Advertised(x.o.XDS.Advertise, extProc)
 	if err != nil {
 		return err
 	}
-	if o.Listen != "" {
-		if err := x.listen(o); err != nil {
+	if x.o.XDS.Listen != "" {
+		if err := x.listen(x.o.XDS); err != nil {
 			return err
 		}
 	}
@@ -83,8 +98,8 @@ func (x *xdsShare) listen(o XDSOptions) error {
 			return fmt.Errorf("server: xds listener: %w", err)
 		}
 	}
-	x.srv = xds.New(x.s.o.Log)
-	creds, err := x.s.o.TLS.Credentials("xds", x.s.listeners.Paced, x.s.o.Log)
+	x.srv = xds.New(x.o.Log)
+	creds, err := x.o.TLS.Credentials("xds", x.o.Listeners.Paced, x.o.Log)
 	if err != nil {
 		return err
 	}
@@ -93,14 +108,14 @@ func (x *xdsShare) listen(o XDSOptions) error {
 		return fmt.Errorf("server: xds: %w", err)
 	}
 	x.grpc, x.addr = grpc.NewServer(append(x.srv.Limits(), grpc.Creds(creds))...), lis.Addr()
-	lis = x.s.listeners.Limit("xds", 8, lis)
+	lis = x.o.Listeners.Limit("xds", 8, lis)
 	x.srv.Register(x.grpc)
 	x.wg.Go(func() {
 		if err := x.grpc.Serve(lis); err != nil {
-			x.s.o.Log.Error("xds listener ended", "error", err)
+			x.o.Log.Error("xds listener ended", "error", err)
 		}
 	})
-	x.s.o.Log.Info("xds listening", "address", x.addr.String(), "tls", !x.s.o.TLS.Plaintext, "listener", o.Listener)
+	x.o.Log.Info("xds listening", "address", x.addr.String(), "tls", !x.o.TLS.Plaintext, "listener", o.Listener)
 	return nil
 }
 
@@ -114,11 +129,11 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 	for {
 		if late := x.pace.step(time.Now(), due, x); late != nil {
 			if err := x.share(keyLate, late); err != nil {
-				x.s.o.Log.Warn("lateness not shared", "error", err)
+				x.o.Log.Warn("lateness not shared", "error", err)
 			}
 		}
 		ready := ""
-		if x.s.ready() {
+		if x.o.Ready() {
 			ready = self
 		}
 		if ready != told {
@@ -128,10 +143,10 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 				value = []byte(ready)
 			}
 			if err := x.share(keyExtProc, value); err != nil {
-				x.s.o.Log.Warn("address of ext_proc not shared", "error", err)
+				x.o.Log.Warn("address of ext_proc not shared", "error", err)
 			}
 		}
-		if now, replicas := x.s.pool.Snapshot(), x.replicas(ready); x.srv != nil && (now != pool || !slices.Equal(replicas, last)) {
+		if now, replicas := x.o.Pool.Snapshot(), x.replicas(ready); x.srv != nil && (now != pool || !slices.Equal(replicas, last)) {
 			pool, last = now, replicas
 			x.publish(ctx, pool, replicas)
 		}
@@ -159,14 +174,14 @@ func (x *xdsShare) publish(ctx context.Context, pool *endpoint.Snapshot, replica
 	for _, ep := range pool.Endpoints {
 		st.Endpoints = append(st.Endpoints, ep.Address)
 	}
-	if at := x.s.o.XDS.Listener; at != "" {
-		st.Listener = &envoyconf.Params{Listen: at, Plaintext: x.s.o.TLS.Plaintext, BodyLimit: x.s.o.MaxBody}
+	if at := x.o.XDS.Listener; at != "" {
+		st.Listener = &envoyconf.Params{Listen: at, Plaintext: x.o.TLS.Plaintext, BodyLimit: x.o.BodyLimit}
 	}
 	if err := x.srv.Set(ctx, st); err != nil && ctx.Err() == nil {
-		x.s.o.Log.Error("xds state refused; Envoy keeps the previous one", "error", err)
+		x.o.Log.Error("xds state refused; Envoy keeps the previous one", "error", err)
 		return
 	}
-	x.s.o.Log.Info("xds state", "version", x.srv.Version(), "endpoints", len(st.Endpoints), "replicas", len(replicas))
+	x.o.Log.Info("xds state", "version", x.srv.Version(), "endpoints", len(st.Endpoints), "replicas", len(replicas))
 }
 
 // replicas lists the ext_proc addresses of ready replicas, sorted.
@@ -217,6 +232,9 @@ func (x *xdsShare) Drop(origin string) {
 
 // close ends the streams after the context of open has ended.
 func (x *xdsShare) close() {
+	if x == nil {
+		return
+	}
 	if x.grpc != nil {
 		x.srv.Close()
 		cut := time.AfterFunc(xdsGoodbye, x.grpc.Stop)
@@ -225,6 +243,3 @@ func (x *xdsShare) close() {
 	}
 	x.wg.Wait()
 }
-
-// XDSAddr returns the address of the discovery service, nil without one.
-func (s *Server) XDSAddr() net.Addr { return s.xds.addr }

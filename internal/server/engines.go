@@ -1,8 +1,13 @@
 package server
 
 import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
 	"net/http"
+	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -27,19 +32,25 @@ func (o *EngineOptions) apply(c *config.Config) {
 	m.Scheme, m.Path, m.Port, m.TLS = o.Scheme, o.MetricsPath, o.MetricsPort, plugin.PageTLS{SkipVerify: !o.Verify}
 }
 
-// engineClient returns a client for this replica's own requests to engines. It sends the engines' API
-// key, and uses TLS if the engines' own ports do. The client's transport must be an *http.Transport.
-func (s *Server) engineClient(c *http.Client) *http.Client {
+// engineAccess is how this replica's own requests reach engines.
+type engineAccess struct {
+	key engineKey
+	tls *tls.Config // of the engines' own ports; nil: none. Set before the first request
+}
+
+// client returns a client for this replica's own requests to engines. It sends the engines' API key,
+// and uses TLS if the engines' own ports do. The transport of c must be an *http.Transport.
+func (a *engineAccess) client(c *http.Client) *http.Client {
 	secured, plain := *c, c.Transport.(*http.Transport) //nolint:forcetypeassert // by contract
 	secured.Transport = &engineTransport{plain: plain, secure: sync.OnceValue(func() http.RoundTripper {
-		if s.engineTLS == nil {
+		if a.tls == nil {
 			return nil
 		}
 		t := plain.Clone()
-		t.TLSClientConfig = s.engineTLS
+		t.TLSClientConfig = a.tls
 		return t
 	})}
-	return events.Keyed(&secured, s.engineKey.get)
+	return events.Keyed(&secured, a.key.get)
 }
 
 // engineTransport sends requests to engines.
@@ -60,3 +71,35 @@ func (t *engineTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return secure.RoundTrip(r)
 }
+
+// engineKey is the API key for this replica's own requests to engines. Client requests carry their
+// own.
+type engineKey struct{ key atomic.Pointer[string] }
+
+// ReadEngineKey reads a key from a file; "" means no key. The key is the first line.
+func ReadEngineKey(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("key of the engines: %w", err)
+	}
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 || bytes.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("engine key file %s: first line is not a valid key", file)
+	}
+	return string(line), nil
+}
+
+// read reloads the file, if one is configured.
+func (k *engineKey) read(file string) error {
+	key, err := ReadEngineKey(file)
+	if err == nil {
+		k.key.Store(&key)
+	}
+	return err
+}
+
+func (k *engineKey) get() string { return *k.key.Load() }
