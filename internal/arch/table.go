@@ -79,6 +79,7 @@ var Rows = Table{
 	{"internal/watchdog", 2, Product, 0},
 	{"pd/kvtransfer", 1, Product, 0},
 	{"pd/sidecar/internal/retry", 1, Product, 0},
+	{"pd/sidecar/internal/vitals", 1, Product, 0},
 	{"pd/sidecar/internal/sse", 1, Product, 0},
 	{"picker/endpoint/fit", 1, Product, Pure | Locks | Hot},
 	{"picker/explanation", 2, Product, Pure},

@@ -40,12 +40,12 @@ type continuing struct {
 	refused   *prometheus.CounterVec // streams that were not continued, by reason
 }
 
-func newContinuing(r prometheus.Registerer) *continuing {
+func newContinuing(r prometheus.Registerer, open *deaths) *continuing {
 	name := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "grapevine", Subsystem: "sidecar", Name: name, Help: help}
 	}
 	c := &continuing{
-		open:      newDeaths(),
+		open:      open,
 		continued: prometheus.NewCounter(name("continued_total", "Streams that another engine completed after their engine had died.")),
 		refused:   prometheus.NewCounterVec(name("not_continued_total", "Streams that ended early because their engine died, by the reason why no other engine completed them."), []string{"reason"}),
 	}
@@ -206,9 +206,9 @@ func (x *exchange) continueAt(d *leg, of *death, confessed bool) continuation.Re
 	}
 	survived := false
 	if confessed {
-		_, survived = x.s.died(x.r.Context(), x.s.engine)
+		_, survived = x.s.deaths.died(x.r.Context(), x.s.engine)
 	}
-	if of != nil && x.s.accused(of, confessed, survived) {
+	if of != nil && x.s.o.Connector.accused(of, confessed, survived) {
 		return continuation.Suspect
 	}
 	for _, target := range x.others {

@@ -21,6 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/continuation"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/retry"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/vitals"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -48,9 +49,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: retry.New(), deaths: newDeaths(), holders: memory.NewHolders(o.Budget, memory.Bodies)}
+	signs := vitals.Reader{Transport: o.Transport}
+	s := &Server{
+		o: o, engine: engine, m: newMetrics(o.Registerer), budget: retry.New(), deaths: newDeaths(signs, o.DeathWait),
+		holders: memory.NewHolders(o.Budget, memory.Bodies),
+	}
 	if o.Continue {
-		s.continuing = newContinuing(o.Registerer)
+		s.continuing = newContinuing(o.Registerer, newDeaths(signs, o.DeathWait))
 	}
 	s.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

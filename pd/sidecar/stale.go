@@ -1,17 +1,13 @@
 package sidecar
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/vitals"
 )
 
 // A prefill engine frees blocks that are not read within their lease, and the decode engine then reads
@@ -42,8 +38,11 @@ var failureCounters = []string{"vllm:nixl_num_failed_notifications_total", "vllm
 
 // transferWatch collects the evidence on one transfer.
 type transferWatch struct {
-	s      *Server
-	base   *url.URL
+	vitals vitals.Reader
+	engine *url.URL // decode
+	base   *url.URL // prefill
+	lease  time.Duration
+	now    func() time.Time
 	since  time.Time // when the lease began
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -59,42 +58,45 @@ type transferWatch struct {
 // watchTransfer starts to watch the transfer of a prefill leg.
 func (x *exchange) watchTransfer(p *prefilled) *transferWatch {
 	ctx, cancel := context.WithCancel(x.r.Context())
-	w := &transferWatch{s: x.s, base: x.prefillBase(p.target), since: p.at, cancel: cancel, ended: make(chan struct{}), uninterrupted: true}
+	w := &transferWatch{
+		vitals: x.s.deaths.vitals, engine: x.s.engine, base: x.prefillBase(p.target), lease: x.s.o.Lease, now: x.s.o.Now,
+		since: p.at, cancel: cancel, ended: make(chan struct{}), uninterrupted: true,
+	}
 	go w.run(ctx)
 	return w
 }
 
 // limit is the time after which a lease may have run out.
-func (w *transferWatch) limit() time.Duration { return w.s.o.Lease * 2 / 3 }
+func (w *transferWatch) limit() time.Duration { return w.lease * 2 / 3 }
 
-func (w *transferWatch) age() time.Duration { return w.s.o.Now().Sub(w.since) }
+func (w *transferWatch) age() time.Duration { return w.now().Sub(w.since) }
 
 func (w *transferWatch) run(ctx context.Context) {
 	defer close(w.ended)
-	every := w.s.o.Lease / 6
+	every := w.lease / 6
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	last := w.s.o.Now()
+	last := w.now()
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
-			w.uninterrupted = w.uninterrupted && w.s.o.Now().Sub(last) < 3*every
+			w.uninterrupted = w.uninterrupted && w.now().Sub(last) < 3*every
 			return
 		case <-tick.C:
 		}
 		if n == 2 { // most requests have their first content by then
-			w.before, w.counted = w.s.sum(ctx, w.base, every, expiredCounter)
+			w.before, w.counted = w.vitals.Sum(ctx, w.base, every, expiredCounter)
 			w.counted = w.counted && w.age() < w.limit()
 			if !w.counted {
-				w.failures, w.noted = w.s.sum(ctx, w.s.engine, every, failureCounters...)
+				w.failures, w.noted = w.vitals.Sum(ctx, w.engine, every, failureCounters...)
 				w.noted = w.noted && w.age() < w.limit()
 			}
 		}
-		answered := w.s.answersWithin(ctx, 2*every)
+		answered := w.vitals.Answers(ctx, w.engine, 2*every)
 		if ctx.Err() != nil {
 			continue
 		}
-		now := w.s.o.Now()
+		now := w.now()
 		w.uninterrupted = w.uninterrupted && answered && now.Sub(last) < 3*every
 		last = now
 	}
@@ -113,76 +115,13 @@ func (w *transferWatch) stale(ctx context.Context) bool {
 	if age < w.limit() {
 		return false
 	}
-	if now, ok := w.s.sum(ctx, w.base, w.s.o.Lease/3, expiredCounter); w.counted && ok {
+	if now, ok := w.vitals.Sum(ctx, w.base, w.lease/3, expiredCounter); w.counted && ok {
 		return now != w.before // a smaller count is from another process
 	}
-	if now, ok := w.s.sum(ctx, w.s.engine, w.s.o.Lease/3, failureCounters...); w.noted && ok && now != w.failures {
+	if now, ok := w.vitals.Sum(ctx, w.engine, w.lease/3, failureCounters...); w.noted && ok && now != w.failures {
 		return true
 	}
 	return !w.uninterrupted
-}
-
-// answersWithin reports whether the decode engine answers a health check within a time.
-func (s *Server) answersWithin(ctx context.Context, limit time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.engine.JoinPath("health").String(), http.NoBody)
-	if err != nil {
-		return false
-	}
-	resp, err := s.o.Transport.RoundTrip(r)
-	if err != nil {
-		return false
-	}
-	spend(resp)
-	resp.Body.Close()
-	return true
-}
-
-// sum returns the sum of an engine's counters. ok is false if its metrics page cannot be read within the
-// limit or has none of the counters.
-func (s *Server) sum(ctx context.Context, base *url.URL, limit time.Duration, names ...string) (sum float64, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("metrics").String(), http.NoBody)
-	if err != nil {
-		return 0, false
-	}
-	resp, err := s.o.Transport.RoundTrip(r)
-	if err != nil {
-		return 0, false
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return 0, false
-	}
-	lines := bufio.NewScanner(io.LimitReader(resp.Body, maxPage))
-	lines.Buffer(make([]byte, 0, 4<<10), maxPage)
-	for lines.Scan() {
-		rest := sampleOf(lines.Bytes(), names)
-		if rest == nil {
-			continue
-		}
-		fields := bytes.Fields(rest[bytes.LastIndexByte(rest, '}')+1:])
-		if len(fields) == 0 {
-			continue
-		}
-		if v, err := strconv.ParseFloat(string(fields[0]), 64); err == nil {
-			sum, ok = sum+v, true
-		}
-	}
-	return sum, ok && lines.Err() == nil
-}
-
-// sampleOf returns the line after the metric's name if the metric is one of names, otherwise nil.
-func sampleOf(line []byte, names []string) []byte {
-	for _, name := range names {
-		rest, found := bytes.CutPrefix(line, []byte(name))
-		if found && len(rest) > 0 && (rest[0] == '{' || rest[0] == ' ') {
-			return rest
-		}
-	}
-	return nil
 }
 
 const keySalt = "cache_salt"

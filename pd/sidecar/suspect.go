@@ -2,17 +2,14 @@ package sidecar
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/vitals"
 )
 
 // A prompt can crash an engine. A request that was in flight when its engine died is therefore a
@@ -41,6 +38,9 @@ import (
 // deaths records the prompts in flight at each engine, by host and port. It is safe for concurrent
 // use.
 type deaths struct {
+	vitals vitals.Reader
+	wait   time.Duration // see died
+
 	mu   sync.Mutex
 	seed maphash.Seed
 	at   map[string]*inFlight
@@ -98,8 +98,9 @@ const deathSpan = 3 * time.Second
 // maxDeaths bounds the engines whose failures are kept.
 const maxDeaths = 256
 
-func newDeaths() *deaths {
-	return &deaths{seed: maphash.MakeSeed(), at: map[string]*inFlight{}, turn: make(chan struct{}, 1)}
+// newDeaths returns a store without deaths. After a failure, an engine is observed for up to wait.
+func newDeaths(v vitals.Reader, wait time.Duration) *deaths {
+	return &deaths{vitals: v, wait: wait, seed: maphash.MakeSeed(), at: map[string]*inFlight{}, turn: make(chan struct{}, 1)}
 }
 
 // key returns a hash of a request body.
@@ -204,69 +205,35 @@ const (
 	pollSoon  = 5 * time.Second
 )
 
-// signs of life of an engine.
-type sign uint8
-
-const (
-	unknown sign = iota
-	alive
-	down      // it refuses connections
-	unhealthy // its /health answers 503, like an API server without its core
-	absent    // its host does not answer
-)
-
 // check requests the /health of an engine.
-func (s *Server) check(ctx context.Context, base *url.URL) sign {
-	ctx, cancel := context.WithTimeout(ctx, max(s.o.DeathWait, pollEvery))
-	defer cancel()
-	var connected atomic.Bool
-	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	}), http.MethodGet, base.JoinPath("health").String(), http.NoBody)
-	if err != nil {
-		return unknown
-	}
-	resp, err := s.o.Transport.RoundTrip(r)
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return down
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, context.DeadlineExceeded) && !connected.Load():
-		return absent
-	case err != nil:
-		return unknown
-	}
-	spend(resp)
-	resp.Body.Close()
-	if resp.StatusCode == http.StatusServiceUnavailable {
-		return unhealthy
-	}
-	return alive
+func (d *deaths) check(ctx context.Context, base *url.URL) vitals.Sign {
+	return d.vitals.Check(ctx, base, max(d.wait, pollEvery))
 }
 
 // died observes an engine after a failure and reports whether it died. It returns at the first
-// refused connection, otherwise after DeathWait or a fraction. survived means that the engine was in
+// refused connection, otherwise after the whole wait or a fraction. survived means that the engine was in
 // good health after the failure, whether or not it died later.
-func (s *Server) died(ctx context.Context, base *url.URL) (dead, survived bool) {
-	dead, survived = s.dies(ctx, base, s.deaths.window(base.Host, s.o.DeathWait, time.Now()))
+func (d *deaths) died(ctx context.Context, base *url.URL) (dead, survived bool) {
+	dead, survived = d.dies(ctx, base, d.window(base.Host, d.wait, time.Now()))
 	if ctx.Err() == nil {
-		s.deaths.observed(base.Host, !dead, time.Now())
+		d.observed(base.Host, !dead, time.Now())
 	}
 	return dead, survived
 }
 
-func (s *Server) dies(ctx context.Context, base *url.URL, window time.Duration) (dead, survived bool) {
+func (d *deaths) dies(ctx context.Context, base *url.URL, window time.Duration) (dead, survived bool) {
 	limit := time.NewTimer(window)
 	defer limit.Stop()
 	for {
-		last := s.check(ctx, base)
-		survived = survived || last == alive
-		if last == down {
+		last := d.check(ctx, base)
+		survived = survived || last == vitals.Alive
+		if last == vitals.Down {
 			return true, survived
 		}
 		select {
 		case <-limit.C:
-			last = s.check(ctx, base)
-			return last == down || last == unhealthy, survived
+			last = d.check(ctx, base)
+			return last == vitals.Down || last == vitals.Unhealthy, survived
 		case <-ctx.Done():
 			return false, survived
 		case <-time.After(pollEvery):
@@ -276,13 +243,13 @@ func (s *Server) dies(ctx context.Context, base *url.URL, window time.Duration) 
 
 // accused reports whether a prompt may be the cause of a death. confessed means that the engine
 // answered this request with 5xx before; survived, that it was in good health afterwards.
-func (s *Server) accused(of *death, confessed, survived bool) bool {
+func (c Connector) accused(of *death, confessed, survived bool) bool {
 	if confessed && survived {
 		of.confess(-1)
 		confessed = false
 	}
 	_, others := of.counts()
-	return s.o.Connector.single() || confessed || others > 0
+	return c.single() || confessed || others > 0
 }
 
 // single reports whether the connector's engines compute prompts in the process that answers
@@ -305,14 +272,14 @@ const (
 )
 
 // awaitRestart waits for a dead engine to restart, at most limit.
-func (s *Server) awaitRestart(ctx context.Context, base *url.URL, of *death, limit time.Duration) fate {
+func (d *deaths) awaitRestart(ctx context.Context, base *url.URL, of *death, limit time.Duration) fate {
 	begun, gone := time.Now(), time.Time{}
 	for {
-		switch s.check(ctx, base) {
-		case alive:
-			s.deaths.restarted(base.Host, of)
+		switch d.check(ctx, base) {
+		case vitals.Alive:
+			d.restarted(base.Host, of)
 			return restarted
-		case absent:
+		case vitals.Absent:
 			if gone.IsZero() {
 				gone = time.Now()
 			}
@@ -376,14 +343,14 @@ func (x *exchange) judge(ctx context.Context, p *prefilled) {
 	if p.death == nil || ctx.Err() != nil {
 		return
 	}
-	dead, survived := x.s.died(ctx, x.prefillBase(p.target))
+	dead, survived := x.s.deaths.died(ctx, x.prefillBase(p.target))
 	p.survived = survived
 	if !dead {
 		x.s.deaths.restarted(p.target, p.death)
 		return
 	}
 	p.fault = kvtransfer.Died
-	p.accused = x.s.accused(p.death, p.confesses(), survived)
+	p.accused = x.s.o.Connector.accused(p.death, p.confesses(), survived)
 	x.s.m.deaths.WithLabelValues("prefill").Inc()
 }
 
@@ -427,11 +394,11 @@ func (x *exchange) retries(p *prefilled) bool {
 		return false
 	}
 	x.endTurn()
-	end := x.s.awaitRestart(ctx, base, of, limit)
-	if x.suspected == nil && x.s.accused(of, false, false) { // other requests have been answered with 5xx since
+	end := x.s.deaths.awaitRestart(ctx, base, of, limit)
+	if x.suspected == nil && x.s.o.Connector.accused(of, false, false) { // other requests have been answered with 5xx since
 		x.suspected = of
 		if end == stayedDown {
-			end = x.s.awaitRestart(ctx, base, of, x.s.o.SuspectWait-limit)
+			end = x.s.deaths.awaitRestart(ctx, base, of, x.s.o.SuspectWait-limit)
 		}
 	}
 	switch end {
@@ -497,14 +464,14 @@ func (x *exchange) revive(f *fault) (last *fault, done bool) {
 	for x.decodeDeath != nil && ctx.Err() == nil {
 		of := x.decodeDeath
 		x.decodeDeath = nil
-		dead, survived := x.s.died(ctx, x.s.engine)
+		dead, survived := x.s.deaths.died(ctx, x.s.engine)
 		if !dead {
 			x.s.deaths.restarted(x.s.engine.Host, of)
 			return f, false
 		}
 		x.s.m.deaths.WithLabelValues("decode").Inc()
 		f.answer = nil
-		limit, accused := x.s.o.ReturnWait, x.s.accused(of, x.confessed, survived)
+		limit, accused := x.s.o.ReturnWait, x.s.o.Connector.accused(of, x.confessed, survived)
 		switch {
 		case accused && x.guilty(of):
 			x.condemn()
@@ -532,8 +499,8 @@ func (x *exchange) revive(f *fault) (last *fault, done bool) {
 func (x *exchange) retryDecode(of *death, end time.Time) (f *fault, sent bool) {
 	for {
 		x.endTurn()
-		fate := x.s.awaitRestart(x.r.Context(), x.s.engine, of, time.Until(end))
-		if x.suspected == nil && x.s.accused(of, false, false) { // other requests have been answered with 5xx since
+		fate := x.s.deaths.awaitRestart(x.r.Context(), x.s.engine, of, time.Until(end))
+		if x.suspected == nil && x.s.o.Connector.accused(of, false, false) { // other requests have been answered with 5xx since
 			x.suspected = of
 			if fate == stayedDown {
 				end = end.Add(x.s.o.SuspectWait - x.s.o.ReturnWait)

@@ -1,15 +1,12 @@
 package sidecar
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
-	"hash/maphash"
-	"io"
-	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/vitals"
 )
 
 // A request may wait for minutes in the queue of its engine. Only evidence of a hang ends it, in the
@@ -21,7 +18,11 @@ import (
 //     requests has begun or ended its answer there: it hangs.
 //   - Everything else, such as an engine without a metrics page, is no evidence.
 type headWatch struct {
-	s      *Server
+	vitals  vitals.Reader
+	engine  *url.URL
+	every   time.Duration // Options.Head
+	answers *atomic.Int64 // of all requests: see Server.answers
+
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
@@ -41,7 +42,6 @@ const (
 	frozenChecks  = 2
 	healthTries   = 3
 	vitalsTimeout = 5 * time.Second
-	maxPage       = 4 << 20
 )
 
 // vitalSigns are an engine's signs of progress.
@@ -52,8 +52,8 @@ type vitalSigns struct {
 
 // watchHead cancels a leg with errHead if its engine hangs before the first content.
 func (s *Server) watchHead(ctx context.Context, cancel context.CancelCauseFunc) *headWatch {
-	h := &headWatch{s: s, ctx: ctx, cancel: cancel}
-	h.timer = time.AfterFunc(s.o.Head, h.check)
+	h := &headWatch{vitals: s.deaths.vitals, engine: s.engine, every: s.o.Head, answers: &s.answers, ctx: ctx, cancel: cancel}
+	h.timer = time.AfterFunc(h.every, h.check)
 	return h
 }
 
@@ -68,7 +68,7 @@ func (h *headWatch) check() {
 		h.cancel(errHead)
 		return
 	}
-	h.timer.Reset(h.s.o.Head)
+	h.timer.Reset(h.every)
 	if h.state.Load() != watchWaits || h.ctx.Err() != nil {
 		h.timer.Stop()
 	}
@@ -76,7 +76,7 @@ func (h *headWatch) check() {
 
 // hangs reports whether there is evidence that the engine hangs.
 func (h *headWatch) hangs() bool {
-	for try := 0; !h.s.responds(h.ctx); try++ {
+	for try := 0; h.vitals.Hangs(h.ctx, h.engine, vitalsTimeout); try++ { // a dead engine breaks the leg itself
 		if h.ctx.Err() != nil {
 			return false
 		}
@@ -84,66 +84,11 @@ func (h *headWatch) hangs() bool {
 			return true
 		}
 	}
-	now := vitalSigns{h.s.page(h.ctx), h.s.answers.Load()}
+	now := vitalSigns{h.vitals.Page(h.ctx, h.engine, vitalsTimeout), h.answers.Load()}
 	if now.page == 0 || now != h.before {
 		h.before, h.frozen = now, 0
 		return false
 	}
 	h.frozen++
 	return h.frozen >= frozenChecks
-}
-
-// responds reports whether the engine answers a health check with any status, or fails it at once.
-func (s *Server) responds(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, vitalsTimeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.engine.JoinPath("health").String(), http.NoBody)
-	if err != nil {
-		return true
-	}
-	resp, err := s.o.Transport.RoundTrip(r)
-	if err != nil {
-		return !errors.Is(err, context.DeadlineExceeded) // a dead engine breaks the leg itself
-	}
-	spend(resp)
-	resp.Body.Close()
-	return true
-}
-
-var pageSeed = maphash.MakeSeed()
-
-// page returns a hash of the engine's own metrics, whose names have a colon. Others, such as counters
-// of HTTP requests, change with every reading. It returns 0 if there are none.
-func (s *Server) page(ctx context.Context) uint64 {
-	ctx, cancel := context.WithTimeout(ctx, vitalsTimeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.engine.JoinPath("metrics").String(), http.NoBody)
-	if err != nil {
-		return 0
-	}
-	resp, err := s.o.Transport.RoundTrip(r)
-	if err != nil {
-		return 0
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return 0
-	}
-	var sum maphash.Hash
-	sum.SetSeed(pageSeed)
-	found := false
-	lines := bufio.NewScanner(io.LimitReader(resp.Body, maxPage))
-	lines.Buffer(make([]byte, 0, 4<<10), maxPage)
-	for lines.Scan() {
-		name, _, _ := bytes.Cut(lines.Bytes(), []byte{'{'})
-		if bytes.HasPrefix(name, []byte{'#'}) || !bytes.Contains(name, []byte{':'}) {
-			continue
-		}
-		found = true
-		_, _ = sum.Write(lines.Bytes())
-	}
-	if !found || lines.Err() != nil {
-		return 0
-	}
-	return max(sum.Sum64(), 1)
 }
