@@ -126,9 +126,17 @@ func (f *gateFlags) run(ctx context.Context, out io.Writer) error {
 	return cli.ExitCode(1)
 }
 
+var (
+	commitName = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
+	errCommit  = errors.New("the baseline names no commit; measure it anew with --store")
+)
+
 // build returns the program grapevine as of a commit, next to the grapevine-lab of that commit. It
 // builds both once, into the cache folder.
 func build(ctx context.Context, commit string) (string, error) {
+	if !commitName.MatchString(commit) { // its folder's parent is removed below
+		return "", fmt.Errorf("%w: %q", errCommit, commit)
+	}
 	dir := filepath.Join(parts.Cache(), "reference", commit)
 	path := filepath.Join(dir, "grapevine")
 	if _, err := os.Stat(filepath.Join(dir, "grapevine-lab")); err == nil {
