@@ -335,6 +335,7 @@ lint: ## check format, vet, lint and architecture
 	GOOS=linux GOARCH=arm64 go vet ./cmd/grapevine ./cmd/grapevine-lab
 	go vet -tags engines,hostile,kube,mixed,oracle,page,proxies ./internal/e2e ./internal/e2e/engines ./internal/e2e/kube ./internal/e2e/hostile ./internal/e2e/page ./internal/e2e/proxies ./internal/server ./internal/kubeapi ./picker/discovery/kube ./cluster/federation/kube ./deploy
 	$(CACHE)/bin/golangci-lint run --allow-parallel-runners ./...
+	$(CACHE)/bin/actionlint -shellcheck= -pyflakes=
 	go test ./internal/arch
 
 .PHONY: lint-locks

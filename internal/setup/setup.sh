@@ -248,12 +248,13 @@ install_lint() {
 	local want
 	need go "install the Go toolchain that go.mod names"
 	# A checker reads only what its own Go version, or an older one, compiled.
-	want="$GOLANGCI_LINT $(go env GOVERSION)"
-	stamped "$want" "$cache/bin/golangci-lint" && return
-	say "lint: building $GOLANGCI_LINT (a minute)"
+	want="$GOLANGCI_LINT $ACTIONLINT $(go env GOVERSION)"
+	stamped "$want" "$cache/bin/golangci-lint" "$cache/bin/actionlint" && return
+	say "lint: building $GOLANGCI_LINT and actionlint (a minute)"
 	run env GOBIN="$tmp/gobin" GOFLAGS= go install "$GOLANGCI_LINT"
+	run env GOBIN="$tmp/gobin" GOFLAGS= go install "$ACTIONLINT"
 	mkdir -p "$cache/bin"
-	mv -f "$tmp/gobin/golangci-lint" "$cache/bin/golangci-lint"
+	mv -f "$tmp/gobin/golangci-lint" "$tmp/gobin/actionlint" "$cache/bin/"
 	stamp "$want"
 }
 

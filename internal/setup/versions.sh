@@ -33,6 +33,7 @@ ASSEMBLYSCRIPT=assemblyscript@0.28.20
 
 # Go command used by `make lint`.
 GOLANGCI_LINT=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Debian packages of proxies that do not speak external processing, and what they
 # need beside a base system: `make test-proxies`. Of the release that runs here.
