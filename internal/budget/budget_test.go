@@ -154,6 +154,7 @@ func TestMemory(t *testing.T) {
 		{"namespace", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "512\n"}, 512, "cgroup"},
 		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "proc/meminfo": "MemFree: 1 kB\nMemTotal: 2 kB\n"}, 2048, "machine"},
 		{"unknown", nil, 0, "machine"},
+		{"v1 without a limit", map[string]string{"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, 0, "machine"},
 		{"other controllers", map[string]string{"proc/self/cgroup": "no group\n3:cpu:/x\n4:memory:/y\n", "sys/fs/cgroup/memory.max": "1\n",
 			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "2", "sys/fs/cgroup/memory/y/memory.limit_in_bytes": "4096"}, 4096, "cgroup"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
@@ -265,4 +267,63 @@ func TestRelief(t *testing.T) {
 	if ended != shed || ended < 24 {
 		t.Errorf("%d streams ended, %d counted, want half of 48", ended, shed)
 	}
+}
+
+// TestNoReliefWithoutPressure: while memory suffices, received bytes end no stream.
+func TestNoReliefWithoutPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gs := &Guards{Timeout: time.Minute, Budget: budget.New(1 << 40), Shed: func(n int) { t.Errorf("%d streams were ended without pressure", n) }}
+		_, g := begin(t, gs)
+		time.Sleep(2 * usualWait)
+		gs.looked.Store(true)
+		gs.received(checkEvery)
+		if gs.looked.Load() {
+			t.Error("memory that suffices again does not require a new collection before streams are ended")
+		}
+		g.End()
+	})
+}
+
+// TestShedIsRare: soon after streams were ended, no more are.
+func TestShedIsRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gs := &Guards{Shed: func(int) {}}
+		if first, second := gs.shed(true), gs.shed(true); !first || second {
+			t.Errorf("shed() = %t, then %t, want true, then false", first, second)
+		}
+		time.Sleep(shedEvery)
+		if !gs.shed(true) {
+			t.Error("shed() = false after the interval")
+		}
+	})
+}
+
+// TestGuardList: streams begin and end in any order; the list has those that wait, oldest first.
+func TestGuardList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &guardShard{}
+		var want []*Guard
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			if at := rapid.IntRange(-3, len(want)-1).Draw(t, "stream"); at >= 0 {
+				want[at].remove()
+				want[at].remove() // has no effect
+				want = slices.Delete(want, at, at+1)
+			} else {
+				g := &Guard{guards: &Guards{}, shard: s, waiting: true}
+				g.push()
+				want = append(want, g)
+			}
+			var forward, backward []*Guard
+			for g := s.first; g != nil && len(forward) <= len(want); g = g.next {
+				forward = append(forward, g)
+			}
+			for g := s.last; g != nil && len(backward) <= len(want); g = g.prev {
+				backward = append(backward, g)
+			}
+			slices.Reverse(backward)
+			if !slices.Equal(forward, want) || !slices.Equal(backward, want) || s.n != len(want) {
+				t.Fatalf("list has %d streams forward, %d backward, and counts %d, want %d", len(forward), len(backward), s.n, len(want))
+			}
+		}
+	})
 }
