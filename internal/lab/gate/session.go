@@ -110,11 +110,7 @@ func (s *session) again(name string, samples []float64) bool {
 }
 
 func (s *session) kernels() error {
-	sizes := allPools
-	if s.Short {
-		sizes = shortPools
-	}
-	list, err := kernels(s.ctx, s.Config.Model, sizes)
+	list, err := kernels(s.ctx, s.Config.Model, pools)
 	if err != nil {
 		return err
 	}
