@@ -19,7 +19,8 @@ import (
 type binary struct {
 	pkg, path string
 	tests     []*unitTest // by duration, shortest first
-	broken    []string    // tests that fail, or take too long, without a mutation
+	skipped   int         // tests for which there was no time
+	broken    []string    // tests that fail twice, or take too long, without a mutation
 }
 
 // unitTest is one test of a binary.
@@ -34,9 +35,9 @@ const (
 	hangAfter = 15 * time.Second // in addition to ten times the usual duration
 )
 
-// build compiles the tests of pkg, and traces which mutations each test reaches. It returns nil if
-// the package has no tests.
-func build(pkg, dir string, list []*site) (*binary, error) {
+// build compiles the tests of pkg, and traces which mutations each test reaches, within a time limit. It
+// returns nil if the package has no tests.
+func build(pkg, dir string, list []*site, limit time.Duration) (*binary, error) {
 	b := &binary{pkg: pkg, path: filepath.Join(dir, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")+".test")}
 	if out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", b.path, pkg).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go test -c %s: %w\n%s", pkg, err, out)
@@ -50,8 +51,12 @@ func build(pkg, dir string, list []*site) (*binary, error) {
 	}
 	var mu sync.Mutex
 	names := slices.DeleteFunc(strings.Fields(string(out)), func(name string) bool { return !testName.MatchString(name) })
-	each(names, time.Hour, func(worker int, name string) {
-		t := b.trace(name, filepath.Join(dir, fmt.Sprintf("trace%d", worker)), len(list))
+	b.skipped = each(names, limit, func(worker int, name string) {
+		file := filepath.Join(dir, fmt.Sprintf("trace%d", worker))
+		t := b.trace(name, file, len(list))
+		if t == nil { // possibly because of other load
+			t = b.trace(name, file, len(list))
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		switch {

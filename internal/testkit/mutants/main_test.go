@@ -81,6 +81,11 @@ func copied(b a) (c a) {
 	return c
 }
 
+func twice(b a) (c a) {
+	c.Load, c.Name = b.Load, b.Name
+	return c
+}
+
 func literal(b a) a { return a{Load: b.Load, Name: b.Name} }
 
 func both(x, y int) bool { return x > 1 && y < 3 }
@@ -104,6 +109,7 @@ func branch(x bool) bool {
 
 func main() {
 	fmt.Println("copied", copied(a{1, 2}))
+	fmt.Println("twice", twice(a{1, 2}))
 	fmt.Println("literal", literal(a{1, 2}))
 	fmt.Println("both", both(1, 2), both(1, 3), both(2, 2), both(2, 3))
 	fmt.Println("either", either(1, 2), either(1, 3), either(2, 2), either(2, 3))
@@ -149,8 +155,10 @@ func TestMutationsOfAFile(t *testing.T) {
 		got = append(got, s.kind+": "+strings.Join(lines, ", "))
 	}
 	want := []string{
-		"no mutation: copied {1 0}, literal {1 2}, both false false true false, either true true true false, low true true false, high false true true, sum 6, rest -1, branch true false",
+		"no mutation: copied {1 0}, twice {1 2}, literal {1 2}, both false false true false, either true true true false, low true true false, high false true true, sum 6, rest -1, branch true false",
 		"drop a copied field: copied {0 0}",
+		"drop a copied field: twice {0 2}",
+		"drop a copied field: twice {1 0}",
 		"drop a copied field: literal {0 2}",
 		"drop a copied field: literal {1 0}",
 		"&& becomes ||: both true false true true",

@@ -67,6 +67,13 @@ func mutatedCopy[T any](n int, v T) T {
 	return v
 }
 
+func mutatedKeep[T any](n int, v, old T) T {
+	if mutated(n) {
+		return old
+	}
+	return v
+}
+
 type mutableNumber interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr | ~float32 | ~float64
 }

@@ -22,6 +22,7 @@ type trial struct {
 	list      []*site
 	dir       string
 	importers map[string][]string
+	limit     time.Duration
 	end       time.Time // start no further mutation after it
 }
 
@@ -32,13 +33,13 @@ type subject struct {
 	pkg, dir string
 
 	mu    sync.Mutex
-	built map[string]func() *binary
+	built map[string]func() (*binary, error)
 }
 
 // Verdicts of random mutations that do not count.
 const (
 	invalid = "invalid" // does not compile
-	untried = "untried" // for lack of time
+	untried = "untried" // for lack of time, or because tests that may catch it fail here without it
 )
 
 const unreached = "UNREACHED" // survived: no test executes the line
@@ -60,7 +61,7 @@ func runRandom(n int, seed, only string, share float64, limit time.Duration) err
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	t := &trial{list: list, dir: dir, end: time.Now().Add(limit)}
+	t := &trial{list: list, dir: dir, limit: limit, end: time.Now().Add(limit)}
 	if t.importers, err = importersOf(); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func runRandom(n int, seed, only string, share float64, limit time.Duration) err
 	for _, s := range alive {
 		fmt.Println(s)
 	}
-	fmt.Printf("caught %d of %d random mutations (%d not tried for lack of time)\n", caught, tried, left)
+	fmt.Printf("caught %d of %d random mutations (%d not tried)\n", caught, tried, left)
 	if len(broken) > 0 {
 		err = fmt.Errorf("no test fails when these rules of trust, budget and admission code are removed. Add the missing tests, or list the mutations in %s with the reason why they change nothing:\n%s",
 			defaultEquivalent, strings.Join(broken, "\n"))
@@ -168,83 +169,95 @@ func (t *subject) mark(message string) (marked int) {
 	return marked
 }
 
-// try returns the verdict of each mutation.
+// try returns the verdict of each mutation. The tests of each mutated package run first. Then those of
+// packages that import it run for survivors, while there is time. Rules are tested where they are, so
+// strict mutations have the first verdict.
 func (t *trial) try() ([]string, error) {
 	verdicts := make([]string, len(t.list))
 	for i := range verdicts {
-		verdicts[i] = invalid
+		verdicts[i] = untried
 	}
 	names, of := t.byPackage()
-	for _, pkg := range names {
-		for _, i := range of[pkg] {
-			verdicts[i] = untried
-		}
-	}
+	subjects := map[string]*subject{}
 	for _, pkg := range names {
 		if time.Now().After(t.end) {
 			break
 		}
 		began := time.Now()
-		s := &subject{trial: t, pkg: pkg, dir: filepath.Join(t.dir, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")), built: map[string]func() *binary{}}
+		s := &subject{trial: t, pkg: pkg, dir: filepath.Join(t.dir, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")), built: map[string]func() (*binary, error){}}
 		if err := errors.Join(os.Mkdir(s.dir, 0o700), s.compile()); err != nil {
 			return nil, err
 		}
-		own := s.binary(pkg)
-		each(of[pkg], time.Until(t.end), func(_ int, i int) {
-			if !t.list[i].invalid {
-				verdicts[i] = s.verdict(own, i)
-			}
-		})
+		subjects[pkg] = s
+		own, err := s.binary(pkg)
+		if err != nil {
+			return nil, err
+		}
+		each(of[pkg], time.Until(t.end), func(_ int, i int) { verdicts[i] = s.verdict(own, i) })
 		for _, i := range of[pkg] {
-			if t.list[i].invalid {
-				verdicts[i] = invalid
-			}
 			fmt.Printf("%-9s %s\n", verdicts[i], t.list[i])
 		}
 		fmt.Printf("%s: %.0f s\n", pkg, time.Since(began).Seconds())
 	}
+	var alive []int
+	for i, v := range verdicts {
+		if !t.list[i].strict() && (v == survived || v == unreached) {
+			alive = append(alive, i)
+		}
+	}
+	each(alive, time.Until(t.end), func(_ int, i int) {
+		s := subjects[t.list[i].pkg()]
+		for _, pkg := range t.importers[s.pkg] {
+			if verdicts[i] == noticed || time.Now().After(t.end) {
+				return
+			}
+			b, err := s.binary(pkg)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err) // the importer is left out
+				continue
+			}
+			if v := s.verdict(b, i); v == noticed || v == survived {
+				verdicts[i] = v
+			}
+		}
+	})
 	return verdicts, nil
 }
 
-// verdict runs the tests of the mutated package, then those of its importers.
-func (t *subject) verdict(own *binary, i int) string {
-	verdict := unreached
-	for _, pkg := range append([]string{""}, t.importers[t.pkg]...) {
-		b := own
-		if pkg != "" {
-			b = t.binary(pkg)
-		}
-		if b == nil {
-			continue
-		}
-		reached, caught := b.catches(i)
-		if reached && !caught {
-			_, caught = b.catches(i) // a test whose outcome varies
-		}
-		switch {
-		case caught:
-			return noticed
-		case reached:
-			verdict = survived
-		}
+// verdict runs the tests of a binary that reach a mutation.
+func (t *subject) verdict(b *binary, i int) string {
+	switch {
+	case t.list[i].invalid:
+		return invalid
+	case b == nil:
+		return unreached
 	}
-	return verdict
+	reached, caught := b.catches(i)
+	if reached && !caught {
+		_, caught = b.catches(i) // a test whose outcome varies
+	}
+	switch {
+	case caught:
+		return noticed
+	case len(b.broken)+b.skipped > 0: // one of these tests may catch it
+		return untried
+	case reached:
+		return survived
+	}
+	return unreached
 }
 
 // binary builds the tests of a package once.
-func (t *subject) binary(pkg string) *binary {
+func (t *subject) binary(pkg string) (*binary, error) {
 	t.mu.Lock()
 	once := t.built[pkg]
 	if once == nil {
-		once = sync.OnceValue(func() *binary {
-			b, err := build(pkg, t.dir, t.list)
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
+		once = sync.OnceValues(func() (*binary, error) {
+			b, err := build(pkg, t.dir, t.list, t.limit/4)
 			if b != nil && len(b.broken) > 0 {
 				fmt.Printf("%s: left out %s, which fail without a mutation here\n", pkg, strings.Join(b.broken, ", "))
 			}
-			return b
+			return b, err
 		})
 		t.built[pkg] = once
 	}
