@@ -2,6 +2,7 @@ package guides
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,12 +36,51 @@ func checkout(t *testing.T) string {
 }
 
 // run runs pages one after another in a fresh checkout, with the programs that the first page builds.
-func run(t *testing.T, pages ...string) {
+// It returns the checkout.
+func run(t *testing.T, pages ...string) string {
 	t.Helper()
 	dir := checkout(t)
 	for i, page := range pages {
 		if ran := guide.Run(t, filepath.Join(root, page), dir, "PATH="+filepath.Join(dir, "build")+":"+os.Getenv("PATH")); ran < 3 && i == 0 || ran == 0 {
 			t.Errorf("%s: %d blocks were run", page, ran)
+		}
+	}
+	return dir
+}
+
+var rewrite = flag.Bool("rewrite", false, "record the pictures of terminals anew")
+
+// record compares the picture of a terminal with what its commands print now. With -rewrite, it
+// records the picture anew.
+func record(t *testing.T, dir, picture, title string, commands ...string) {
+	t.Helper()
+	var shots []guide.Shot
+	for _, command := range commands {
+		c := exec.Command("bash", "-euo", "pipefail", "-c", command)
+		c.Dir, c.Env = dir, append(os.Environ(), "PATH="+filepath.Join(dir, "build")+":"+os.Getenv("PATH"))
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		shots = append(shots, guide.Shot{Command: command, Output: string(out)})
+	}
+	path := filepath.Join(root, picture)
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(guide.Record(title, shots)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := guide.Recorded(string(b))
+	for i, s := range shots {
+		if i >= len(old) || old[i].Command != s.Command {
+			t.Errorf("%s has other commands than the test: record it with -rewrite", picture)
+		} else if line := guide.Missing(old[i].Output, s.Output); line != "" {
+			t.Errorf("%s shows %q, which %s does not print:\n%s", picture, line, s.Command, s.Output)
 		}
 	}
 }
@@ -53,8 +93,11 @@ func TestSize(t *testing.T) { run(t, "docs/tasks/size.md") }
 
 // TestLaptopTutorial runs the tutorial and the pages whose commands use its replica.
 func TestLaptopTutorial(t *testing.T) {
-	run(t, "docs/get-started/laptop.md",
+	dir := run(t, "docs/get-started/laptop.md",
 		"docs/tasks/slow-request.md", "docs/tasks/wrong-placement.md", "docs/tasks/cache-miss.md", "docs/tasks/benchmark.md")
+	record(t, dir, "docs/get-started/laptop.svg", "Terminal: the explanation of a request, and the state of two engines",
+		"grapevine explain --request-id slow-1 | grep -E '^(prompt|choice|runner-up|predicted first)'",
+		"grapevine status | grep -A9 ENDPOINT | cut -c1-46")
 }
 
 // TestGroupTutorial runs the tutorial and the pages whose commands use its replicas.

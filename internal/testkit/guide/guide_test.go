@@ -33,3 +33,11 @@ func TestParseRemovesIndent(t *testing.T) {
 		t.Errorf("Parse() = %+v, %v, want %+v", list, err, want)
 	}
 }
+
+func TestRecordedSession(t *testing.T) {
+	want := []Shot{{"status --wait", "ready <1 s & \"exact\"\n  two  columns\n"}, {"top", "x\n"}}
+	got := Recorded(Record("a session", []Shot{{"status --wait", "ready <1 s & \"exact\"\n\n  two  columns  \n"}, want[1]}))
+	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("Recorded() = %q, want %q", got, want)
+	}
+}
