@@ -23,6 +23,7 @@ var (
 	descSettled    = desc("settled", "1 when this replica has caught up, 0.5 when it started serving without catching up.")
 	descPeerUp     = desc("peer_up", "1 when frames are exchanged in both directions.", "peer")
 	descPeerRTT    = desc("peer_rtt_seconds", "Round-trip time of heartbeats.", "peer")
+	descPeerClock  = desc("peer_clock_ahead_seconds", "Time by which the wall clock of a peer is ahead of this replica's, measured over heartbeats. Negative: behind.", "peer")
 	descBytes      = desc("peer_bytes_total", "Bytes of frames.", "peer", "state", "direction")
 	descBorder     = desc("zone_bytes_total", "Bytes of frames to and from members in another zone.", "direction")
 	descRelayed    = desc("relayed_frames_total", "Frames that this replica relayed to members of its zone, counted per receiver.")
@@ -45,7 +46,7 @@ var (
 // Describe sends the descriptions of all metrics. It implements prometheus.Collector.
 func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descMembers, descHealthy, descSettled, descPeerUp, descPeerRTT, descBytes, descFrames, descBehind,
+		descMembers, descHealthy, descSettled, descPeerUp, descPeerRTT, descPeerClock, descBytes, descFrames, descBehind,
 		descDiffer, descQueueBytes, descDropped, descSources, descReading, descUnread, descLag, descRefused,
 		descDeltas, descRepairs, descLost, descHeld, descBorder, descRelayed,
 	} {
@@ -114,6 +115,9 @@ func truth(v bool) float64 {
 func (c collector) peer(p *Peer) {
 	c.gauge(descPeerUp, truth(p.State == "up"), p.ID)
 	c.gauge(descPeerRTT, p.RTT.Round(time.Microsecond).Seconds(), p.ID)
+	if p.Clock.Known {
+		c.gauge(descPeerClock, p.Clock.Ahead.Round(time.Millisecond).Seconds(), p.ID)
+	}
 	for _, t := range p.Traffic {
 		c.count(descBytes, t.BytesIn, p.ID, t.State, "in")
 		c.count(descBytes, t.BytesOut, p.ID, t.State, "out")

@@ -45,6 +45,9 @@ func (o Options) withDefaults() Options {
 		start := time.Now()
 		o.Now = func() time.Duration { return time.Since(start) }
 	}
+	if o.Tuning.Wall == nil {
+		o.Tuning.Wall = func() uint64 { return uint64(max(time.Now().UnixMicro(), 0)) }
+	}
 	o.Tuning.Self, o.Tuning.Share = o.Self, o.Share
 	_, o.Tuning.Standalone = o.Bus.(None)
 	return o

@@ -32,16 +32,17 @@ type Status struct {
 // Peer is this replica's view of another member.
 type Peer struct {
 	Member
-	State    string        `json:"state"` // up, foreign, silent, unlinked, down
-	For      time.Duration `json:"for"`
-	Met      bool          `json:"met"` // it was up once
-	Phase    string        `json:"phase"`
-	Leaving  bool          `json:"leaving"`
-	RTT      time.Duration `json:"rtt"`
-	leastRTT time.Duration // the delay of the link itself
-	slow     bool          // that delay exceeds group.MaxRoundTrip
-	Unknown  int           `json:"unknown_states"` // states that only the peer has
-	Traffic  []StateFlow   `json:"traffic"`
+	State    string          `json:"state"` // up, foreign, silent, unlinked, down
+	For      time.Duration   `json:"for"`
+	Met      bool            `json:"met"` // it was up once
+	Phase    string          `json:"phase"`
+	Leaving  bool            `json:"leaving"`
+	RTT      time.Duration   `json:"rtt"`
+	leastRTT time.Duration   // the delay of the link itself
+	slow     bool            // that delay exceeds group.MaxRoundTrip
+	Clock    ClockDifference `json:"-"`
+	Unknown  int             `json:"unknown_states"` // states that only the peer has
+	Traffic  []StateFlow     `json:"traffic"`
 	Logs     []logs.PeerLogView
 	QueueLen int    `json:"queue_frames"`
 	Dropped  uint64 `json:"dropped_frames"`
@@ -140,7 +141,7 @@ func mismatch(m, self Member, what string) (trouble, release string) {
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	out := Peer{
 		Member: p.Member, State: peerState(p), For: p.For, Met: p.Met, Phase: p.Phase.String(), Leaving: p.Leaving,
-		RTT: p.RTT, leastRTT: p.Least, slow: p.Slow, Unknown: p.UnknownStates, Protocol: p.Foreign,
+		RTT: p.RTT, leastRTT: p.Least, slow: p.Slow, Clock: p.Clock, Unknown: p.UnknownStates, Protocol: p.Foreign,
 	}
 	out.Replaced = out.State == "down" && n.replaced[p.Member.ID]
 	for i, t := range p.Traffic {

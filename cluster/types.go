@@ -34,6 +34,8 @@ type (
 	Envelope   = group.Envelope
 	Traffic    = group.Traffic
 	Queue      = group.Queue
+
+	ClockDifference = group.ClockDifference
 )
 
 // Values of the types above.

@@ -60,3 +60,14 @@ func (m *Manager) Problem(id block.EndpointID) string {
 	}
 	return ""
 }
+
+// Disconnected returns why an endpoint's streams have no connection, "" if all have one or none is
+// configured. It takes no lock.
+func (m *Manager) Disconnected(id block.EndpointID) string {
+	for _, s := range m.of(id) {
+		if why := s.failure.link.Load(); why != nil {
+			return *why
+		}
+	}
+	return ""
+}

@@ -11,6 +11,7 @@ import (
 // wallClocks are the places that need the wall clock, with the reason.
 var wallClocks = map[string]string{
 	"internal/commands/explain_offline.go": "shows a decision of another time",
+	"cluster/options.go":                   "members compare their wall clocks",
 	"cluster/types.go":                     "a number that no other process has",
 	"internal/server/configuration.go":     "a metric tells the time of day",
 	"internal/share/driver.go":             "said to other replicas",

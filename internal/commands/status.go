@@ -350,10 +350,10 @@ func newMembers() *cobra.Command {
 
 func writeMembers(w io.Writer, st *server.Status) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "MEMBER\tADDRESS\tZONE\tVERSION\tSTATE\tPHASE\tRTT\tIN\tOUT\tREADS\tBEHIND\tDIFFER\tDROPPED")
+	fmt.Fprintln(tab, "MEMBER\tADDRESS\tZONE\tVERSION\tSTATE\tPHASE\tRTT\tCLOCK\tIN\tOUT\tREADS\tBEHIND\tDIFFER\tDROPPED")
 	for _, m := range st.Members {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%.1f ms\t%.0f B/s\t%.0f B/s\t%d\t%d\t%d\t%d\n",
-			m.Name, m.Addr, cmp.Or(m.Zone, "-"), m.Version, m.State, m.Phase, m.RTTMS, m.InBPS, m.OutBPS, m.Reading, m.Behind, m.Differ, m.Dropped)
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%.1f ms\t%s\t%.0f B/s\t%.0f B/s\t%d\t%d\t%d\t%d\n",
+			m.Name, m.Addr, cmp.Or(m.Zone, "-"), m.Version, m.State, m.Phase, m.RTTMS, statustext.Clock(&m), m.InBPS, m.OutBPS, m.Reading, m.Behind, m.Differ, m.Dropped)
 	}
 	tab.Flush()
 }

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,7 +22,19 @@ func TestProblemsHaveARunbookEntry(t *testing.T) {
 			t.Errorf("alert %s does not link to docs/runbook.md#%s", p.Alert.Name, anchor)
 		}
 	}
-	if dashboard := read(t, "../../deploy/helm/grapevine/files/dashboard.json"); !strings.Contains(dashboard, "by (code) (grapevine_problems") {
+	dashboard := read(t, "../../deploy/helm/grapevine/files/dashboard.json")
+	if !strings.Contains(dashboard, "by (code) (grapevine_problems") {
 		t.Error("the dashboard does not show problems by code")
+	}
+	for _, p := range problems.Table {
+		metrics := regexp.MustCompile(`grapevine_[a-z_]+_[a-z]+`).FindAllString(strings.ReplaceAll(p.Verify, "{use", " "), -1)
+		if p.Alert != nil {
+			metrics = append(metrics, regexp.MustCompile(`grapevine_[a-z_]+`).FindAllString(p.Alert.Expr, -1)...)
+		}
+		for _, m := range metrics {
+			if !strings.Contains(dashboard, m) {
+				t.Errorf("%s refers to %s, and no panel of the dashboard has it", p.Code, m)
+			}
+		}
 	}
 }

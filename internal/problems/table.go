@@ -80,6 +80,18 @@ var replica = []Problem{
 		Verify: "`grapevine_replica_lateness_seconds` is below 0.05. The replica returns after ten seconds, or later if it left repeatedly.",
 		Alert:  &Alert{Name: "GrapevineReplicaLate", For: "1m"},
 	},
+	{
+		Code: Memory, Title: "memory runs out soon", Severity: Warning,
+		Meaning: "The replica needs more than 75% of its memory limit, or reaches the limit within 15 minutes at its present growth.",
+		Effect:  "None yet. Near the limit the replica refuses large requests, then it is killed.",
+		Action: []string{
+			"Compare `grapevine_memory_budget_used_bytes` by use: it shows what grows.",
+			"Raise the memory limit of the container, or `--memory`.",
+			"If no use grows, save a [flight record](tasks/flight-record.md) and report it.",
+		},
+		Verify: "`grapevine_memory_needed_bytes` is below 75% of the limit and does not grow.",
+		Alert:  &Alert{Name: "GrapevineMemoryRunsOut", For: "2m"},
+	},
 }
 
 var group = []Problem{
@@ -143,6 +155,17 @@ var group = []Problem{
 		Effect:  "None.",
 		Action:  []string{"No action is required."},
 		Verify:  "The replica is gone from `grapevine members` of the others.",
+	},
+	{
+		Code: Clocks, Title: "clocks of members differ", Severity: Warning,
+		Meaning: "The clocks of two replicas differ by more than a second. They compare their clocks with each heartbeat.",
+		Effect:  "None on routing, which uses no time of day. Times in logs and traces do not match. Tokens and certificates may be rejected.",
+		Action: []string{
+			"Run `grapevine members`: its column `CLOCK` shows the difference to each member.",
+			"Enable NTP on the node of the replica that differs: `timedatectl status`.",
+		},
+		Verify: "`grapevine_cluster_peer_clock_ahead_seconds` is near 0 for all peers.",
+		Alert:  &Alert{Name: "GrapevineClocksDiffer", For: "5m"},
 	},
 }
 
@@ -341,6 +364,18 @@ var knowledge = []Problem{
 			"Otherwise route the path to a pool of one model.",
 		},
 		Verify: "The count in `grapevine status` stops growing.",
+	},
+	{
+		Code: StreamLost, Title: "event port of an engine cannot be reached", Severity: Warning,
+		Meaning: "The engine answers requests, but the replica cannot connect to the port of its KV-cache events.",
+		Effect:  "The cached blocks of the engine are estimated. First tokens take longer than necessary.",
+		Action: []string{
+			"Run `grapevine doctor` on the replica's pod: it connects to each event port.",
+			"Check the port in the engine's `--kv-events-config`, and that it does not bind to 127.0.0.1.",
+			"Open the port in the network policy between picker and engine.",
+		},
+		Verify: "`grapevine status` lists the endpoint as `exact` or `partial`.",
+		Alert:  &Alert{Name: "GrapevineEventsUnreachable", For: "5m"},
 	},
 }
 

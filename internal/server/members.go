@@ -23,23 +23,27 @@ type ClusterStatus struct {
 
 // MemberStatus is this replica's view of one replica.
 type MemberStatus struct {
-	Name     string  `json:"name"`
-	ID       string  `json:"id"`
-	Addr     string  `json:"addr"`
-	Version  string  `json:"version"`
-	Zone     string  `json:"zone,omitempty"`
-	State    string  `json:"state"` // self, up, silent, unlinked, down
-	Phase    string  `json:"phase"`
-	RTTMS    float64 `json:"rtt_ms"`
-	InBPS    float64 `json:"in_bytes_per_second"`
-	OutBPS   float64 `json:"out_bytes_per_second"`
-	Reading  int     `json:"reading"` // number of endpoints whose streams it reads
-	Behind   uint64  `json:"behind_batches"`
-	Differ   int     `json:"digests_differ"`
-	Dropped  uint64  `json:"dropped_frames"`
-	Leaving  bool    `json:"leaving,omitempty"`
-	ForS     float64 `json:"for_s"` // seconds in this state
-	Unshared int     `json:"unknown_states,omitempty"`
+	Name    string  `json:"name"`
+	ID      string  `json:"id"`
+	Addr    string  `json:"addr"`
+	Version string  `json:"version"`
+	Zone    string  `json:"zone,omitempty"`
+	State   string  `json:"state"` // self, up, silent, unlinked, down
+	Phase   string  `json:"phase"`
+	RTTMS   float64 `json:"rtt_ms"`
+	// ClockAheadS is the time by which its clock is ahead of this replica's, with a possible error of
+	// ClockWithinS. It is absent until measured.
+	ClockAheadS  *float64 `json:"clock_ahead_s,omitempty"`
+	ClockWithinS float64  `json:"clock_within_s,omitempty"`
+	InBPS        float64  `json:"in_bytes_per_second"`
+	OutBPS       float64  `json:"out_bytes_per_second"`
+	Reading      int      `json:"reading"` // number of endpoints whose streams it reads
+	Behind       uint64   `json:"behind_batches"`
+	Differ       int      `json:"digests_differ"`
+	Dropped      uint64   `json:"dropped_frames"`
+	Leaving      bool     `json:"leaving,omitempty"`
+	ForS         float64  `json:"for_s"` // seconds in this state
+	Unshared     int      `json:"unknown_states,omitempty"`
 }
 
 // clusterStatus returns the status of the group and its members, this replica first.
@@ -101,6 +105,10 @@ func memberStatus(p *cluster.Peer) MemberStatus {
 	m := MemberStatus{
 		Name: p.Name, ID: p.ID, Addr: p.Addr, Version: p.Version, Zone: p.Zone, State: p.State, Phase: p.Phase, Leaving: p.Leaving,
 		RTTMS: float64(p.RTT) / float64(time.Millisecond), Dropped: p.Dropped, ForS: p.For.Seconds(), Unshared: p.Unknown,
+	}
+	if p.Clock.Known {
+		ahead := p.Clock.Ahead.Seconds()
+		m.ClockAheadS, m.ClockWithinS = &ahead, p.Clock.Within.Seconds()
 	}
 	for _, f := range p.Traffic {
 		m.InBPS += f.InPerSec

@@ -51,7 +51,7 @@ func (s *Server) startBackground(ctx context.Context) {
 	s.wg.Go(func() {
 		s.condition.watch(ctx, s.readiness, s.share.Set, s.dog.Loop("readiness").Within(longWork), s.o.Log) // it waits for changes of the endpoint list
 	})
-	s.wg.Go(func() { s.problems.watch(ctx, s.reporter, s.flight, s.o.LogWriter, s.o.Log) })
+	s.wg.Go(func() { s.problems.watch(ctx, s.reporter, s.flight, s.o.LogWriter, s.budget, s.o.Log) })
 	s.wg.Go(func() { s.flight.Run(ctx) })
 	s.wg.Go(func() { s.history.Run(ctx) })
 	if s.o.Source != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/flightrecorder"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
@@ -28,6 +30,7 @@ type symptoms struct {
 	stalled       []string // names of stalled loops
 	logLost       uint64   // log lines lost in the last minutes
 	certificate   string   // warning about its expiry
+	memory        string   // why memory runs out soon
 	tracing       string   // why spans cannot be exported
 	late          string   // why the replica is out of service for lack of processor time
 	poolUnhealthy string   // health problem of a whole model or role
@@ -41,7 +44,7 @@ type symptoms struct {
 func (r *reporter) symptoms() symptoms {
 	eps := r.Pool.Snapshot().Endpoints
 	sy := symptoms{
-		stalled: r.Dog.Stalled(), logLost: r.Problems.logLost.Load(), certificate: r.Certificate.Warning(), tracing: r.Tracer.Failing(),
+		stalled: r.Dog.Stalled(), logLost: r.Problems.logLost.Load(), certificate: r.Certificate.Warning(), memory: r.Problems.memory(), tracing: r.Tracer.Failing(),
 		poolUnhealthy: poolProblem(r.Pool), noDecode: r.Condition.undecodable(), unknownRole: unknownRole(eps),
 		noPrefill: noPrefill(eps), differences: differences(eps, r.Served.Version), late: r.Condition.Pace.slow(),
 	}
@@ -106,6 +109,9 @@ func findReplicaProblems(l *problems.List, st *Status, sy *symptoms) {
 	if sy.certificate != "" {
 		l.Add(problems.Certificate, "", sy.certificate)
 	}
+	if sy.memory != "" {
+		l.Add(problems.Memory, "", sy.memory)
+	}
 	if sy.tracing != "" {
 		l.Add(problems.Tracing, "", sy.tracing)
 	}
@@ -154,6 +160,7 @@ func findGroupProblems(l *problems.List, st *Status) {
 	if code, bad := groupProblems[st.Cluster.State]; bad && (!st.Cluster.OK || st.Cluster.State == "leaving") {
 		l.Add(code, "", st.Cluster.Line)
 	}
+	findClockProblems(l, st)
 	if st.Federation == nil {
 		return
 	}
@@ -161,6 +168,44 @@ func findGroupProblems(l *problems.List, st *Status) {
 		if c.State != "live" {
 			l.Add(problems.Remote, c.Name, cmp.Or(c.Reason, c.State))
 		}
+	}
+}
+
+// clockLimit is the difference of two replicas' clocks, beyond the error of its measurement, that is a
+// problem.
+const clockLimit = 1.0 // seconds
+
+func findClockProblems(l *problems.List, st *Status) {
+	var differ []problems.Item
+	compared, ahead := 0, 0
+	for i := range st.Members {
+		m := &st.Members[i]
+		if m.ClockAheadS == nil || m.State != "up" {
+			continue
+		}
+		compared++
+		if math.Abs(*m.ClockAheadS)-m.ClockWithinS <= clockLimit {
+			continue
+		}
+		side := "ahead of"
+		if *m.ClockAheadS < 0 {
+			side = "behind"
+		} else {
+			ahead++
+		}
+		by := time.Duration(math.Abs(*m.ClockAheadS) * float64(time.Second))
+		differ = append(differ, problems.Item{Subject: m.Name, Detail: fmt.Sprintf("its clock is %s %s this replica's", by.Round(100*time.Millisecond), side)})
+	}
+	if n := len(differ); n > 1 && n == compared && (ahead == 0 || ahead == n) {
+		side := "behind"
+		if ahead == 0 {
+			side = "ahead of"
+		}
+		l.Add(problems.Clocks, st.Name, fmt.Sprintf("this replica's clock is %s those of all %d other members; %s", side, n, differ[0].String()))
+		return
+	}
+	for _, d := range differ {
+		l.Add(problems.Clocks, d.Subject, d.Detail)
 	}
 }
 
@@ -223,7 +268,14 @@ var knowledgeProblems = map[string]problems.Code{
 }
 
 func findKnowledgeProblems(add func(problems.Code, string), e *EndpointStatus) {
-	if code, imperfect := knowledgeProblems[e.Knowledge]; imperfect && e.Health.State == health.Healthy.String() && e.Up {
+	if e.Health.State != health.Healthy.String() || !e.Up {
+		return
+	}
+	if e.StreamError != "" {
+		add(problems.StreamLost, e.StreamError)
+		return
+	}
+	if code, imperfect := knowledgeProblems[e.Knowledge]; imperfect {
 		add(code, e.Reason)
 	}
 }
@@ -301,16 +353,34 @@ const (
 type problemWatch struct {
 	found   atomic.Pointer[[]problems.Found]
 	logLost atomic.Uint64
+	low     atomic.Pointer[string] // why memory runs out soon
+	needed  atomic.Int64           // bytes; see budget.Needed
+}
+
+// memory returns why memory runs out soon, or "".
+func (w *problemWatch) memory() string {
+	if p := w.low.Load(); p != nil {
+		return *p
+	}
+	return ""
 }
 
 var problemsDesc = prometheus.NewDesc("grapevine_problems", "Subjects that have a problem now, by its code: engines, members, models or the replica itself; the runbook has each code.", []string{"code"}, nil)
 
+var neededDesc = prometheus.NewDesc("grapevine_memory_needed_bytes", "Memory of the process that garbage collection cannot return. Compare it with grapevine_memory_budget_bytes{use=\"process\"}.", nil, nil)
+
 // Describe implements prometheus.Collector.
-func (w *problemWatch) Describe(ch chan<- *prometheus.Desc) { ch <- problemsDesc }
+func (w *problemWatch) Describe(ch chan<- *prometheus.Desc) {
+	ch <- problemsDesc
+	ch <- neededDesc
+}
 
 // Collect implements prometheus.Collector. Every code that a replica can find has a series, so that
 // an alert ends.
 func (w *problemWatch) Collect(ch chan<- prometheus.Metric) {
+	if n := w.needed.Load(); n > 0 {
+		ch <- prometheus.MustNewConstMetric(neededDesc, prometheus.GaugeValue, float64(n))
+	}
 	count := map[problems.Code]int{}
 	if found := w.found.Load(); found != nil {
 		for _, f := range *found {
@@ -326,10 +396,11 @@ func (w *problemWatch) Collect(ch chan<- prometheus.Metric) {
 
 // watch looks for problems until ctx ends. It logs when one begins and when it ends, and requests
 // flight records.
-func (w *problemWatch) watch(ctx context.Context, r *reporter, flight *flightrecorder.Recorder, writer *cli.LogWriter, log *slog.Logger) {
+func (w *problemWatch) watch(ctx context.Context, r *reporter, flight *flightrecorder.Recorder, writer *cli.LogWriter, memory *budget.Budget, log *slog.Logger) {
 	since := map[problems.Code]time.Time{}
 	var lost lossCounter
 	var health healthRecorder
+	var forecast memoryForecast
 	t := time.NewTimer(problemInterval)
 	defer t.Stop()
 	for {
@@ -342,6 +413,10 @@ func (w *problemWatch) watch(ctx context.Context, r *reporter, flight *flightrec
 		if writer != nil {
 			w.logLost.Store(lost.add(writer.Dropped(), start))
 		}
+		needed := budget.Needed()
+		low := forecast.add(start, needed, memory.Ceiling())
+		w.needed.Store(needed)
+		w.low.Store(&low)
 		st := r.status()
 		health.see(&st, r.Condition.Pace.slow(), flight)
 		found := st.Problems

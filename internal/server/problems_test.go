@@ -53,6 +53,12 @@ func TestFindProblems(t *testing.T) {
 	group := func(state string) func(*Status, *symptoms) {
 		return func(st *Status, _ *symptoms) { st.Cluster = ClusterStatus{State: state, Line: state + ": b"} }
 	}
+	clocks := func(ahead, within float64) func(*Status, *symptoms) {
+		return func(st *Status, _ *symptoms) {
+			same := 0.0
+			st.Members = []MemberStatus{{Name: "a", State: "self"}, {Name: "b", State: "up", ClockAheadS: &ahead, ClockWithinS: within}, {Name: "c", State: "up", ClockAheadS: &same}}
+		}
+	}
 	pair := func(fault pickerendpoint.PairFault) func(*Status, *symptoms) {
 		return func(st *Status, _ *symptoms) { st.PD = &PDStatus{Pairs: []PairStatus{{State: fault.String()}}} }
 	}
@@ -69,6 +75,7 @@ func TestFindProblems(t *testing.T) {
 		{problems.LogLost, func(_ *Status, sy *symptoms) { sy.logLost = 7 }},
 		{problems.Certificate, func(_ *Status, sy *symptoms) { sy.certificate = "certificate expires soon" }},
 		{problems.Tracing, func(_ *Status, sy *symptoms) { sy.tracing = "collector:4317: connection refused" }},
+		{problems.Memory, func(_ *Status, sy *symptoms) { sy.memory = "760 of 1000 MiB are needed" }},
 		{problems.Late, func(_ *Status, sy *symptoms) { sy.late = "timers of this replica run 480 ms late" }},
 		{problems.Partitioned, group("partitioned")},
 		{problems.Alone, group("alone")},
@@ -80,6 +87,9 @@ func TestFindProblems(t *testing.T) {
 		{problems.Remote, func(st *Status, _ *symptoms) {
 			st.Federation = &link.Status{Clusters: []link.ClusterStatus{{Name: "a", State: "live"}, {Name: "b", State: "lost"}}}
 		}},
+		{problems.Clocks, clocks(90, 0.001)},
+		{problems.Clocks, clocks(-1.2, 0.001)},
+		{"", clocks(1.2, 0.3)}, // the round trip may explain it
 		{problems.Refused, sick(health.Out, health.Refused)},
 		{problems.Refused, endpoint(func(e *EndpointStatus) { e.Up = false })},
 		{problems.Hung, sick(health.Out, health.Silent)},
@@ -101,6 +111,9 @@ func TestFindProblems(t *testing.T) {
 		{problems.Full, endpoint(func(e *EndpointStatus) { e.Health.FullS = 1 })},
 		{problems.NoGauges, endpoint(func(e *EndpointStatus) { e.GaugesError = "404 Not Found" })},
 		{problems.Approximate, known(knowledge.Approximate)},
+		{problems.StreamLost, endpoint(func(e *EndpointStatus) {
+			e.Knowledge, e.StreamError = knowledge.Approximate.String(), "connection refused"
+		})},
 		{problems.ModelFiles, func(st *Status, _ *symptoms) {
 			st.ModelFiles = []modelfiles.Status{{Model: "a", State: modelfiles.StateGated}, {Model: "b", State: modelfiles.StateReady}}
 		}},
@@ -161,6 +174,23 @@ func TestFindProblems(t *testing.T) {
 	for _, p := range problems.Table {
 		if found := p.Source == problems.Replica; found != all[p.Code] {
 			t.Errorf("%s (%s) is found by no fault, or is not marked as found by replicas", p.Code, p.Title)
+		}
+	}
+}
+
+// TestOwnClock: a replica whose clock differs from all others names itself.
+func TestOwnClock(t *testing.T) {
+	ahead, behind := 90.0, -90.0
+	for _, c := range []struct {
+		b, c *float64
+		want string
+	}{{&ahead, &ahead, "a: this replica's clock is behind those of all 2 other members"}, {&behind, &behind, "a: this replica's clock is ahead of those of all 2"}, {&ahead, &behind, "b: its clock is 1m30s ahead of this replica's; c: its clock is 1m30s behind"}} {
+		st := goodStatus()
+		st.Name = "a"
+		st.Members = []MemberStatus{{Name: "a", State: "self"}, {Name: "b", State: "up", ClockAheadS: c.b}, {Name: "c", State: "up", ClockAheadS: c.c}}
+		found := findProblems(&st, symptoms{})
+		if len(found) != 1 || !strings.HasPrefix(found[0].Summary(), c.want) {
+			t.Errorf("problems %+v, want %q", found, c.want)
 		}
 	}
 }

@@ -82,19 +82,21 @@ type IndexStatus struct {
 
 // EndpointStatus is the status of one endpoint.
 type EndpointStatus struct {
-	Address   string   `json:"address"`
-	Name      string   `json:"name"`
-	Up        bool     `json:"up"`
-	Knowledge string   `json:"knowledge"`                // a knowledge.State
-	Reason    string   `json:"reason,omitempty"`         // why it is not better, if that is permanent
-	Source    string   `json:"predicted_from,omitempty"` // source of predictions if events are not used
-	Complete  bool     `json:"complete"`                 // events complete since the cache was empty
-	LagMS     float64  `json:"lag_ms"`
-	AgeMS     float64  `json:"age_ms,omitempty"` // time without events from a busy engine
-	Behind    uint64   `json:"behind_batches"`
-	Readers   []string `json:"readers,omitempty"` // members that read its events for this replica
-	Blocks    int      `json:"blocks"`
-	InFlight  int64    `json:"in_flight"`
+	Address   string `json:"address"`
+	Name      string `json:"name"`
+	Up        bool   `json:"up"`
+	Knowledge string `json:"knowledge"`        // a knowledge.State
+	Reason    string `json:"reason,omitempty"` // why it is not better, if that is permanent
+	// StreamError is why this replica cannot connect to its event stream, which others may read.
+	StreamError string   `json:"stream_error,omitempty"`
+	Source      string   `json:"predicted_from,omitempty"` // source of predictions if events are not used
+	Complete    bool     `json:"complete"`                 // events complete since the cache was empty
+	LagMS       float64  `json:"lag_ms"`
+	AgeMS       float64  `json:"age_ms,omitempty"` // time without events from a busy engine
+	Behind      uint64   `json:"behind_batches"`
+	Readers     []string `json:"readers,omitempty"` // members that read its events for this replica
+	Blocks      int      `json:"blocks"`
+	InFlight    int64    `json:"in_flight"`
 	gauge.Values
 	GaugeAgeS float64 `json:"gauge_age_s"` // -1: never read
 
@@ -230,6 +232,7 @@ func (r *reporter) endpointStatus(ep *endpoint.Endpoint, now time.Time) Endpoint
 	if e.Readers = r.Share.Readers(ep.ID); k.State != knowledge.Exact {
 		e.Reason = r.Share.Reason(ep.ID)
 	}
+	e.StreamError = r.Share.Disconnected(ep.ID)
 	e.Audit, e.Rendering, e.EngineVersion = r.Prefixes.Verdicts(ep), findings(r.Models.Registry(), r.Rendering, ep), r.Served.Version(ep.ID)
 	if e.Health.State == health.Unreached {
 		if k.State == knowledge.Exact || e.EngineVersion != "" { // its events or model list have been read

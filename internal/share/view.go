@@ -82,6 +82,10 @@ func (x *Index) Reason(id block.EndpointID) string {
 	return whyLost
 }
 
+// Disconnected returns why this replica has no connection to an endpoint's event streams, "" if it has
+// one or does not read them.
+func (x *Index) Disconnected(id block.EndpointID) string { return x.events.Disconnected(id) }
+
 // Final reports whether waiting cannot improve the state of an endpoint that is not exact: batches
 // were lost that no member has.
 func (x *Index) Final(id block.EndpointID) bool {

@@ -18,6 +18,17 @@ const staleGauges = 5
 // Unknown stands for a value that is not known.
 const Unknown = "-"
 
+// Clock describes by how much the clock of a member is ahead of the replica's; negative: behind.
+func Clock(m *server.MemberStatus) string {
+	if m.ClockAheadS == nil {
+		return Unknown
+	}
+	if d := *m.ClockAheadS; d <= -0.05 || d >= 0.05 {
+		return fmt.Sprintf("%+.1f s", d)
+	}
+	return "0 s"
+}
+
 // Health describes the health of an endpoint.
 func Health(e *server.EndpointStatus) string {
 	h := &e.Health

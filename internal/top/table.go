@@ -188,14 +188,14 @@ func (b *board) replicaLines(width, height int) []line {
 		return -1
 	})
 	rowOf := func(cells ...string) string {
-		widths := []int{24, 9, 9, 9, 7, 7, 8}
+		widths := []int{24, 9, 9, 9, 9, 7, 7, 8}
 		var b strings.Builder
 		for i, c := range cells {
 			b.WriteString(fit(c, widths[i], i > 2) + " ")
 		}
 		return b.String()
 	}
-	out := []line{{}, {{fit(rowOf("REPLICA", "STATE", "PHASE", "RTT", "BEHIND", "DIFFER", "DROPPED"), width, false), heading}}}
+	out := []line{{}, {{fit(rowOf("REPLICA", "STATE", "PHASE", "RTT", "CLOCK", "BEHIND", "DIFFER", "DROPPED"), width, false), heading}}}
 	for i := range members {
 		m := &members[i]
 		if height > 0 && i == maxReplicas-1 && len(members) > maxReplicas {
@@ -205,7 +205,7 @@ func (b *board) replicaLines(width, height int) []line {
 		if !fine(m) {
 			st = warn
 		}
-		out = append(out, line{{fit(rowOf(m.Name, m.State, m.Phase, fmt.Sprintf("%.1f ms", m.RTTMS), fmt.Sprint(m.Behind), fmt.Sprint(m.Differ), fmt.Sprint(m.Dropped)), width, false), st}})
+		out = append(out, line{{fit(rowOf(m.Name, m.State, m.Phase, fmt.Sprintf("%.1f ms", m.RTTMS), statustext.Clock(m), fmt.Sprint(m.Behind), fmt.Sprint(m.Differ), fmt.Sprint(m.Dropped)), width, false), st}})
 	}
 	return out
 }

@@ -17,6 +17,7 @@ type peer struct {
 	met           bool          // it was up once
 	acknowledged  bool          // it acknowledged that this member leaves
 	every         time.Duration // between its heartbeats, as announced; 0 for older members
+	clock         group.ClockDifference
 
 	major   byte          // of its last frame with another major version
 	majorAt time.Duration // when that frame arrived; 0 if none did
@@ -105,7 +106,7 @@ func (c *Core) sendBeat(p *peer) {
 	if !p.Link {
 		return
 	}
-	m := group.Beat{Seq: c.beatSeq, Sent: micros(c.g.Now), Flags: c.flags(p), App: []byte(c.g.Opt.Self.Version), Every: micros(max(c.every, c.g.Opt.Heartbeat))}
+	m := group.Beat{Seq: c.beatSeq, Sent: micros(c.g.Now), Flags: c.flags(p), App: []byte(c.g.Opt.Self.Version), Every: micros(max(c.every, c.g.Opt.Heartbeat)), Wall: c.g.Opt.Wall()}
 	c.beatSeq++
 	if p.lastSentAt > 0 {
 		m.Echo, m.Hold = p.lastSent, micros(c.g.Now-p.lastSentAt)
@@ -156,7 +157,9 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 	}
 	p.lastSeq = m.Seq
 	if m.Echo > 0 {
-		c.measure(p, time.Duration(m.Echo)*time.Microsecond, time.Duration(m.Hold)*time.Microsecond)
+		if rtt, ok := c.measure(p, time.Duration(m.Echo)*time.Microsecond, time.Duration(m.Hold)*time.Microsecond); ok {
+			p.clock = group.CompareClocks(m.Wall, c.g.Opt.Wall(), rtt)
+		}
 		p.acknowledged = p.acknowledged || c.g.Leaving && m.Echo >= micros(c.leftAt)
 	}
 	p.lastSent, p.lastSentAt = m.Sent, max(c.g.Now, 1)
@@ -188,14 +191,15 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 	return nil
 }
 
-// measure updates the round-trip time. The peer echoes the time of this member's beat and how long
+// measure updates and returns the round-trip time. The peer echoes the time of this member's beat and how long
 // it held it, so the clocks need not agree.
-func (c *Core) measure(p *peer, echo, hold time.Duration) {
-	rtt := c.g.Now - echo - hold
+func (c *Core) measure(p *peer, echo, hold time.Duration) (rtt time.Duration, ok bool) {
+	rtt = c.g.Now - echo - hold
 	if echo > c.g.Now || hold > c.g.Now || rtt < 0 || rtt > time.Minute {
-		return
+		return 0, false
 	}
 	p.RTT.Add(rtt)
+	return rtt, true
 }
 
 // compareStates requests gauges that are incomplete here.

@@ -9,6 +9,7 @@ type Beat struct {
 	App        []byte
 	States     []StateInfo
 	Every      uint64 // microseconds until the next beat
+	Wall       uint64 // microseconds since 1970 by the sender's wall clock; 0: not stated
 }
 
 // Flags of a beat.
@@ -56,7 +57,11 @@ func (m *Beat) Append(b []byte) []byte {
 		}
 		b = endRecord(b, at)
 	}
-	return putUint(b, m.Every)
+	b = putUint(b, m.Every)
+	if m.Wall > 0 {
+		b = putUint(b, m.Wall)
+	}
+	return b
 }
 
 // Decode reads the message from r.
@@ -73,7 +78,7 @@ func (m *Beat) Decode(r Reader) error {
 		r.Fail(e.Err)
 		m.States = append(m.States, s)
 	}
-	m.Every = r.added()
+	m.Every, m.Wall = r.added(), r.added()
 	return r.err()
 }
 

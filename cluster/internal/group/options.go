@@ -10,6 +10,9 @@ type Options struct {
 	Share Share
 	// Standalone means that no other member can exist: clustering is off.
 	Standalone bool
+	// Wall returns the wall clock in microseconds since 1970. Members compare it to find clocks that
+	// differ; nothing else depends on it. nil: this member's clock is not compared.
+	Wall func() uint64
 	// Relay sends broadcast changes once to each remote zone, where one member forwards them. Use
 	// it for a bus with a direct path to each member. A bus that fans out messages inside a zone
 	// itself does not need it.
@@ -78,6 +81,9 @@ func def[T int | time.Duration](v *T, d T) {
 func (o Options) WithDefaults() Options {
 	if o.Self.Name == "" {
 		o.Self.Name = o.Self.ID
+	}
+	if o.Wall == nil {
+		o.Wall = func() uint64 { return 0 }
 	}
 	def(&o.MeshSources, 32)
 	def(&o.Heartbeat, 200*time.Millisecond)
