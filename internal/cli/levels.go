@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/problems"
 )
 
 // Levels are the levels from which a log's lines are written: one for all packages, and others for
@@ -203,11 +205,29 @@ func (h *leveled) Handle(ctx context.Context, rec slog.Record) error {
 	if !write {
 		return nil
 	}
-	if before > 0 {
+	code := problemOf(&rec)
+	if before > 0 || code != "" {
 		rec = rec.Clone()
+	}
+	if code != "" {
+		rec.AddAttrs(slog.String("code", string(code)))
+	}
+	if before > 0 {
 		rec.AddAttrs(slog.Int("repeated", before))
 	}
 	return h.next.Handle(ctx, rec)
+}
+
+// problemOf returns the code of the problem that a line begins or ends.
+func problemOf(rec *slog.Record) problems.Code {
+	cause := ""
+	rec.Attrs(func(a slog.Attr) bool {
+		if a.Key == "cause" {
+			cause = a.Value.String()
+		}
+		return cause == ""
+	})
+	return problems.OfLog(rec.Message, cause)
 }
 
 // key identifies equal lines: the same message with the same names and numbers. Durations, times and

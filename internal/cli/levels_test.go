@@ -117,6 +117,20 @@ func TestRepeatedLines(t *testing.T) {
 	})
 }
 
+// TestCodes: a line about a problem has its code once, also if it is repeated.
+func TestCodes(t *testing.T) {
+	log, _, out := leveledLog(t, "info")
+	log.Warn("endpoint health changed", "endpoint", "10.0.0.1:8000", "to", "out", "cause", "stalled")
+	log.Info("member reachable", "member", "b")
+	log.Info("replica started")
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range []string{"code=GV3002", "code=GV2001", ""} {
+		if got := strings.Count(lines[i], "code="); got != strings.Count(want, "code=") || !strings.Contains(lines[i], want) {
+			t.Errorf("line %q, want %q in it", lines[i], want)
+		}
+	}
+}
+
 // TestManyDifferentLines: the number of counted lines is bounded, and all of them are written.
 func TestManyDifferentLines(t *testing.T) {
 	log, _, out := leveledLog(t, "info")

@@ -2,7 +2,9 @@ package problems
 
 import (
 	"flag"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,6 +95,41 @@ func TestGenerated(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%s is not that of the table: go test ./internal/problems -rewrite (%v)", path, err)
 		}
+	}
+}
+
+// TestLoggedMessages: each message with a code is one that the code logs, and its code is in the table.
+func TestLoggedMessages(t *testing.T) {
+	missing := map[string]bool{}
+	for message, code := range logged {
+		missing[message] = true
+		if _, ok := Lookup(string(code)); !ok || OfLog(message, "") != code {
+			t.Errorf("%q: code %s, want %s of the table", message, OfLog(message, ""), code)
+		}
+	}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "problems/logs.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for message := range missing {
+			if strings.Contains(string(source), `"`+message+`"`) {
+				delete(missing, message)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for message := range missing {
+		t.Errorf("no code logs %q", message)
+	}
+	if got := OfLog("endpoint health changed", "stalled"); got != Hung {
+		t.Errorf("OfLog of a stalled engine = %s, want %s", got, Hung)
+	}
+	if got := OfLog("replica started", ""); got != "" {
+		t.Errorf("OfLog of another message = %s, want none", got)
 	}
 }
 

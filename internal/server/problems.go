@@ -209,30 +209,11 @@ func findClockProblems(l *problems.List, st *Status) {
 	}
 }
 
-// causeProblems are the codes of endpoints that are out, by cause.
-var causeProblems = map[health.Cause]problems.Code{
-	health.Refused: problems.Refused,
-	health.Silent:  problems.Hung, health.Stalled: problems.Hung, health.Probe: problems.Hung,
-	health.Failed: problems.Failing, health.Broken: problems.Failing, health.Cut: problems.Failing, health.Halted: problems.Failing,
-	health.Declined: problems.Declining, health.Invalid: problems.Invalid, health.Short: problems.Invalid,
-	health.Late: problems.Slow, health.Slow: problems.Slow,
-}
-
-// problemOf returns the code of the cause with this name.
-func problemOf(cause string) problems.Code {
-	for c, code := range causeProblems {
-		if c.String() == cause {
-			return code
-		}
-	}
-	return problems.Failing
-}
-
 func findHealthProblems(add func(problems.Code, string), e *EndpointStatus, uptime float64) {
 	h := &e.Health
 	switch h.State {
 	case health.Out.String(), health.Probing.String():
-		add(problemOf(h.Cause), h.State+": "+h.Evidence)
+		add(cmp.Or(problems.OfCause(h.Cause), problems.Failing), h.State+": "+h.Evidence)
 	case health.Suspect.String():
 		add(problems.Suspect, h.Evidence)
 	case health.Returning.String():

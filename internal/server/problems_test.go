@@ -216,8 +216,8 @@ func TestProblemsOfEndpoints(t *testing.T) {
 // TestCausesHaveCodes: each cause of ill health has a code, and the runbook names the cause there.
 func TestCausesHaveCodes(t *testing.T) {
 	for c := health.None + 1; c < health.NumCauses; c++ {
-		code, ok := causeProblems[c]
-		if !ok {
+		code := problems.OfCause(c.String())
+		if code == "" {
 			t.Errorf("cause %s has no code", c)
 			continue
 		}
