@@ -8,9 +8,11 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -87,6 +89,7 @@ func Root(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subcommands...)
 	cmd.SetHelpCommand(newHelp(nil))
 	completeValues(cmd)
+	rejectUnknownShells(cmd)
 	return WithFlagHint(cmd, nil)
 }
 
@@ -99,7 +102,26 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	case cmd.HasAvailableSubCommands():
 		return unknownCommand(cmd, args[0])
 	}
-	return UsageError{fmt.Errorf("unexpected argument %q: %s takes flags only (see %s --help)", args[0], cmd.CommandPath(), cmd.CommandPath())}
+	hint := ""
+	for _, name := range operands[cmd.Name()] {
+		if isAddress(args[0]) == (name == "admin") && cmd.Flags().Lookup(name) != nil {
+			hint = "; did you mean --" + name + " " + args[0] + "?"
+		}
+	}
+	return UsageError{fmt.Errorf("unexpected argument %q: %s takes flags only%s (see %s --help)", args[0], cmd.CommandPath(), hint, cmd.CommandPath())}
+}
+
+// operands are the flags for which users give an argument without the flag, by command.
+var operands = map[string][]string{
+	"serve": {"endpoints"}, "up": {"engine"},
+	"status": {"admin"}, "members": {"admin"}, "flow": {"admin"}, "top": {"admin"}, "doctor": {"admin"}, "federation": {"admin"},
+}
+
+// isAddress reports whether a word is an address of a listener.
+func isAddress(word string) bool {
+	_, port, err := net.SplitHostPort(word)
+	_, number := strconv.Atoi(port)
+	return err == nil && number == nil
 }
 
 // SubcommandsOf rejects the subcommands of another command of this module with a hint, and any

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
 // Output is the value of the flag --output.
@@ -42,6 +44,9 @@ func (o *Output) Set(v string) error {
 		var names []string
 		for _, o := range outputs {
 			names = append(names, string(o))
+		}
+		if hint := strict.DidYouMean(v, names); hint != "" {
+			return fmt.Errorf("want %s; %s", strings.Join(names, ", "), hint)
 		}
 		return fmt.Errorf("want %s", strings.Join(names, ", "))
 	}

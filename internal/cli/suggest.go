@@ -50,15 +50,20 @@ func NearestFlag(fl *pflag.FlagSet, name string) string {
 	return "; --help lists the flags"
 }
 
-// unknownCommand returns the usage error for an unknown subcommand of cmd.
-func unknownCommand(cmd *cobra.Command, word string) error {
-	var names []string
+// commandNames returns the names of the subcommands of cmd.
+func commandNames(cmd *cobra.Command) (names []string) {
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() || c.Name() == "help" {
 			names = append(names, c.Name())
 			names = append(names, c.Aliases...)
 		}
 	}
+	return names
+}
+
+// unknownCommand returns the usage error for an unknown subcommand of cmd.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	names := commandNames(cmd)
 	if hint := strict.DidYouMean(word, names); hint != "" {
 		return UsageError{fmt.Errorf("unknown command %q of %s; %s", word, cmd.CommandPath(), hint)}
 	}
@@ -71,6 +76,7 @@ type Topics struct {
 	Use   string   // what may stand in place of a command, such as CODE
 	Words []string // for completion, each with its description after a tab
 	Text  func(word string) string
+	Hint  func(word string) string // on a word that is neither; "": no hint
 }
 
 // WithTopics adds topics to the help command of root.
@@ -111,6 +117,11 @@ func newHelp(topics *Topics) *cobra.Command {
 			for _, word := range args {
 				next := slices.IndexFunc(at.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
 				if next < 0 {
+					if topics != nil && topics.Hint != nil && strict.Nearest(word, commandNames(at)) == "" {
+						if hint := topics.Hint(word); hint != "" {
+							return UsageError{errors.New(hint)}
+						}
+					}
 					return unknownCommand(at, word)
 				}
 				at = at.Commands()[next]
@@ -145,6 +156,18 @@ func completeValues(cmd *cobra.Command) {
 	}
 	for _, c := range cmd.Commands() {
 		completeValues(c)
+	}
+}
+
+// rejectUnknownShells makes the completion command fail for a shell that it does not have. Cobra's
+// prints its help and succeeds.
+func rejectUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args = NoArgs
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 	}
 }
 

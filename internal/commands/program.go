@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/migrate"
 	"github.com/grapevine-epp/grapevine/internal/problems"
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd/sidecar/command"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -82,7 +84,7 @@ Exit codes: 0 success, 1 failure, 2 usage error.`,
 
 // codeTopics is the help on problems by their code.
 func codeTopics() cli.Topics {
-	t := cli.Topics{Use: "codes | CODE", Words: []string{"codes\tList the codes of problems"}, Text: codeText}
+	t := cli.Topics{Use: "codes | CODE", Words: []string{"codes\tList the codes of problems"}, Text: codeText, Hint: codeHint}
 	for _, p := range problems.Table {
 		t.Words = append(t.Words, string(p.Code)+"\t"+p.Title)
 	}
@@ -96,6 +98,34 @@ func codeText(word string) string {
 	}
 	if p, ok := problems.Lookup(word); ok {
 		return p.Help()
+	}
+	if p, ok := problems.OfAlert(word); ok {
+		return p.Help()
+	}
+	return ""
+}
+
+// codeHint names the problems that a word may mean: a mistyped code or alert, or a word of titles.
+func codeHint(word string) string {
+	var names, found []string
+	for _, p := range problems.Table {
+		names = append(names, string(p.Code))
+		if p.Alert != nil {
+			names = append(names, p.Alert.Name)
+		}
+		if len(word) > 3 && strings.Contains(p.Title, strings.ToLower(word)) {
+			found = append(found, fmt.Sprintf("%s (%s)", p.Code, p.Title))
+		}
+	}
+	upper := strings.ToUpper(word)
+	switch {
+	case len(found) > 0:
+		return fmt.Sprintf("%q is no command. Problems about it: %s", word, strings.Join(found, ", "))
+	case strings.HasPrefix(upper, "GV") || strings.HasPrefix(upper, "GRAPEVINE"):
+		if hint := strict.DidYouMean(word, names); hint != "" {
+			return fmt.Sprintf("no problem or alert %q; %s", word, hint)
+		}
+		return fmt.Sprintf("no problem or alert %q; grapevine help codes lists all", word)
 	}
 	return ""
 }

@@ -65,6 +65,16 @@ func Lookup(code string) (Problem, bool) {
 	return Problem{}, false
 }
 
+// OfAlert returns the entry of an alert. Case does not matter.
+func OfAlert(name string) (Problem, bool) {
+	for _, p := range Table {
+		if p.Alert != nil && strings.EqualFold(p.Alert.Name, name) {
+			return p, true
+		}
+	}
+	return Problem{}, false
+}
+
 // Item is one subject that has a problem: an endpoint, a member, a model or a file.
 type Item struct {
 	Subject string `json:"subject,omitempty"` // "": the replica itself
