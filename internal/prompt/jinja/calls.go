@@ -100,7 +100,7 @@ func (st *state) call(e *syntax.Call) value.Value {
 		if method := methodOf(of, m.Name); method != nil {
 			return st.made(of, method(st, of, st.args(e.Args)))
 		}
-		if of.Kind() == value.KindString && leftMethods[m.Name] {
+		if of.Kind() == value.KindString && (leftMethods[m.Name] || of.IsMarkup() && leftOfMarkup[m.Name]) {
 			raiseUnsupported("method", syntax.Use{Name: m.Name, Line: e.Line})
 		}
 		fn = getAttr(of, m.Name)
@@ -125,10 +125,14 @@ type method func(st *state, self value.Value, a args) value.Value
 func methodOf(of value.Value, name string) method {
 	switch of.Kind() {
 	case value.KindString:
-		if m := strMethods[name]; m != nil {
-			return m
+		m := strMethods[name]
+		if m == nil {
+			m = strMethodsMore[name]
 		}
-		return strMethodsMore[name]
+		if m != nil && of.IsMarkup() {
+			return markupMethod(name, m)
+		}
+		return m
 	case value.KindDict:
 		return dictMethods[name]
 	case value.KindList, value.KindTuple:

@@ -15,7 +15,7 @@
 // published chat templates use.
 //
 // Unsupported statements (include, import, extends) are an error of Parse. Unsupported filters,
-// tests, functions and methods (escaping, variable arguments, the entries of leftMethods)
+// tests, functions and methods (variable arguments, the entries of leftMethods)
 // are an error of Render when they are reached. Both errors wrap ErrUnsupported and
 // name the construct.
 //

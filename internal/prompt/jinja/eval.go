@@ -61,7 +61,7 @@ func (st *state) eval(e syntax.Expr) value.Value {
 	case *syntax.Binary:
 		a, b := st.eval(e.A), st.eval(e.B)
 		if e.Op == "%" && a.Kind() == value.KindString {
-			return st.made(a, value.String(percentFormat(a.Str(), b)))
+			return st.made(a, percentFormat(a, b))
 		}
 		return st.made(value.Value{}, value.Binary(e.Op, a, b))
 	case *syntax.Sign:

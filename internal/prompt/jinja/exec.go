@@ -67,7 +67,7 @@ func (st *state) print(e syntax.Expr) {
 	case *syntax.Sum:
 		var buf [16]value.Value
 		vals := st.evalAll(buf[:0], x.Parts)
-		if value.AllStrings(vals) {
+		if value.AllPlain(vals) {
 			for i := range vals {
 				st.out = append(st.out, vals[i].Str()...)
 			}

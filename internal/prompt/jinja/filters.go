@@ -16,15 +16,20 @@ var filterTable = map[string]filterFunc{
 		if in.Kind() == value.KindUndefined {
 			return value.String("")
 		}
-		return value.String(strip(in.Text(), a.get(0, "chars", value.None()), true, true))
+		return value.String(strip(in.Text(), a.get(0, "chars", value.None()), true, true)).As(in)
 	},
 	"length": filterLength, "count": filterLength,
-	"upper":      func(_ *state, in value.Value, _ args) value.Value { return value.String(upper(in.Text())) },
-	"lower":      func(_ *state, in value.Value, _ args) value.Value { return value.String(lower(in.Text())) },
-	"capitalize": func(_ *state, in value.Value, _ args) value.Value { return value.String(capitalize(in.Text())) },
+	"upper":      func(_ *state, in value.Value, _ args) value.Value { return value.String(upper(in.Text())).As(in) },
+	"lower":      func(_ *state, in value.Value, _ args) value.Value { return value.String(lower(in.Text())).As(in) },
+	"capitalize": func(_ *state, in value.Value, _ args) value.Value { return value.String(capitalize(in.Text())).As(in) },
 	"title":      func(_ *state, in value.Value, _ args) value.Value { return value.String(titleFilter(in.Text())) },
-	"string":     func(_ *state, in value.Value, _ args) value.Value { return value.String(in.Text()) },
-	"safe":       func(_ *state, in value.Value, _ args) value.Value { return value.String(in.Text()) },
+	"string":     func(_ *state, in value.Value, _ args) value.Value { return value.String(in.Text()).As(in) },
+	"safe":       func(_ *state, in value.Value, _ args) value.Value { return value.Markup(in.Text()) },
+	"escape":     func(_ *state, in value.Value, _ args) value.Value { return value.Escape(in) },
+	"e":          func(_ *state, in value.Value, _ args) value.Value { return value.Escape(in) },
+	"forceescape": func(_ *state, in value.Value, _ args) value.Value {
+		return value.Escape(value.String(in.Text()))
+	},
 	"replace": func(_ *state, in value.Value, a args) value.Value {
 		a.most("replace", 3, "old", "new", "count")
 		old, repl := a.get(0, "old", value.Value{}), a.get(1, "new", value.Value{})
@@ -65,7 +70,7 @@ var filterTable = map[string]filterFunc{
 	"center": func(_ *state, in value.Value, a args) value.Value {
 		a.most("center", 1, "width")
 		width := value.Int(a.intArg("center", 0, "width", 80))
-		return padded("center", value.String(in.Text()), args{pos: []value.Value{width}})
+		return padded("center", value.String(in.Text()), args{pos: []value.Value{width}}).As(in)
 	},
 	"int": filterInt, "float": filterFloat, "abs": filterAbs,
 	"wordcount": func(_ *state, in value.Value, _ args) value.Value {
@@ -74,7 +79,7 @@ var filterTable = map[string]filterFunc{
 		}))))
 	},
 	"format": func(_ *state, in value.Value, a args) value.Value {
-		return value.String(percentFormat(in.Text(), value.Tuple(a.pos)))
+		return percentFormat(value.String(in.Text()).As(in), value.Tuple(a.pos))
 	},
 }
 
@@ -122,7 +127,7 @@ func filterIndent(_ *state, in value.Value, a args) value.Value {
 		}
 		b.WriteString(line)
 	}
-	return value.String(b.String())
+	return value.String(b.String()).As(in)
 }
 
 func filterJoin(st *state, in value.Value, a args) value.Value {
@@ -146,6 +151,9 @@ func filterJoin(st *state, in value.Value, a args) value.Value {
 // nth is the first (0) or the last (-1) of a sequence.
 func nth(st *state, in value.Value, i int64, what string) value.Value {
 	if in.Kind() == value.KindString {
+		if i == 0 { // iteration yields plain characters, reversed iteration does not
+			in = value.String(in.Str())
+		}
 		return value.At(in, i)
 	}
 	items := value.List(st.iterate(in))

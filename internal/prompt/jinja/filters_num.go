@@ -68,7 +68,11 @@ func filterAbs(_ *state, in value.Value, _ args) value.Value {
 
 // percentFormat is "%" on a str, for %s, %d, %i, %f, %r and %% without flags
 // but a precision.
-func percentFormat(format string, v value.Value) string {
+func percentFormat(of, v value.Value) value.Value {
+	format := of.Str()
+	if of.IsMarkup() {
+		v = escapedArgs(v)
+	}
 	list := []value.Value{v}
 	if v.Kind() == value.KindTuple {
 		list = v.Items()
@@ -94,6 +98,9 @@ func percentFormat(format string, v value.Value) string {
 		if len(list) == 0 {
 			value.Raise("not enough arguments for format string")
 		}
+		if format[i] == 'r' && of.IsMarkup() {
+			value.RaiseAs(ErrUnsupported, "format %%r of a Markup")
+		}
 		b = appendVerb(b, format[i], list[0], precision)
 		value.CheckSize(len(b))
 		list = list[1:]
@@ -101,7 +108,7 @@ func percentFormat(format string, v value.Value) string {
 	if len(list) > 0 && v.Kind() != value.KindDict {
 		value.Raise("not all arguments converted during string formatting")
 	}
-	return string(b)
+	return value.String(string(b)).As(of)
 }
 
 func appendVerb(b []byte, verb byte, v value.Value, precision int) []byte {

@@ -84,6 +84,9 @@ func copyInto(d, from *value.Dict) {
 // leftMethods are methods of Python that this package does not have.
 var leftMethods = setOf("encode expandtabs format_map isidentifier isprintable istitle translate")
 
+// leftOfMarkup are further ones of a Markup.
+var leftOfMarkup = setOf("escape striptags unescape")
+
 func setOf(words string) map[string]bool {
 	set := map[string]bool{}
 	for _, w := range strings.Fields(words) {

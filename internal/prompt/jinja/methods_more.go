@@ -100,7 +100,9 @@ func padded(how string, v value.Value, a args) value.Value {
 	a.most(how, 2)
 	width, fill := a.intArg(how, 0, "", 0), " "
 	if len(a.pos) > 1 {
-		fill = a.strArg(how, 1)
+		if fill = a.strArg(how, 1); value.RuneCount(fill) != 1 {
+			value.Raise("%s: the fill character is not one character", how)
+		}
 	}
 	n := width - int64(value.RuneCount(v.Str()))
 	if n <= 0 {

@@ -12,6 +12,7 @@ var testTable = map[string]testFunc{
 	"undefined": func(_ *state, in value.Value, _ args) bool { return in.Kind() == value.KindUndefined },
 	"none":      func(_ *state, in value.Value, _ args) bool { return in.Kind() == value.KindNone },
 	"string":    func(_ *state, in value.Value, _ args) bool { return in.Kind() == value.KindString },
+	"escaped":   func(_ *state, in value.Value, _ args) bool { return in.IsMarkup() },
 	"mapping":   func(_ *state, in value.Value, _ args) bool { return in.Kind() == value.KindDict },
 	"sequence": func(_ *state, in value.Value, _ args) bool {
 		return in.Kind() == value.KindUndefined || in.Kind() == value.KindString || in.Kind() == value.KindList || in.Kind() == value.KindTuple || in.Kind() == value.KindDict

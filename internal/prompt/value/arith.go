@@ -10,7 +10,7 @@ const maxRepeat = 5_000_000
 
 // Sum adds from left to right. Strings are concatenated with one allocation.
 func Sum(vals []Value) Value {
-	if AllStrings(vals) {
+	if AllPlain(vals) {
 		return String(join(vals))
 	}
 	v := vals[0]
@@ -20,10 +20,10 @@ func Sum(vals []Value) Value {
 	return v
 }
 
-// AllStrings reports whether every value is a str.
-func AllStrings(vals []Value) bool {
+// AllPlain reports whether every value is a str and none is a Markup.
+func AllPlain(vals []Value) bool {
 	for i := range vals {
-		if vals[i].kind != KindString {
+		if vals[i].kind != KindString || vals[i].markup {
 			return false
 		}
 	}
@@ -49,8 +49,11 @@ func join(vals []Value) string {
 func Add(a, b Value) Value {
 	switch {
 	case a.kind == KindString && b.kind == KindString:
+		if a.markup != b.markup {
+			a, b = Escape(a), Escape(b)
+		}
 		CheckSize(len(a.str()) + len(b.str()))
-		return String(a.str() + b.str())
+		return String(a.str() + b.str()).As(a)
 	case a.kind == b.kind && (a.kind == KindList || a.kind == KindTuple):
 		CheckSize(48 * (len(a.Items()) + len(b.Items())))
 		items := append(append(make([]Value, 0, len(a.Items())+len(b.Items())), a.Items()...), b.Items()...)
@@ -76,7 +79,7 @@ func Binary(op string, a, b Value) Value {
 		if n, ok := b.Integral(); ok {
 			switch a.kind {
 			case KindString:
-				return String(Repeat(a.str(), n))
+				return String(Repeat(a.str(), n)).As(a)
 			case KindList:
 				return repeatList(a, n)
 			}

@@ -50,6 +50,9 @@ func (v Value) appendRepr(dst []byte, depth int) []byte {
 	case KindBig:
 		return append(dst, v.str()...)
 	case KindString:
+		if v.markup {
+			return append(appendReprString(append(dst, "Markup("...), v.str()), ')')
+		}
 		return appendReprString(dst, v.str())
 	case KindList:
 		return append(appendReprs(append(dst, '['), v.Items(), depth+1), ']')

@@ -29,7 +29,7 @@ func Iterate(v Value) []Value {
 // At is of[i] for a str, a list or a tuple; an index out of range is undefined.
 func At(of Value, i int64) Value {
 	if of.kind == KindString {
-		return charAt(of.str(), i)
+		return charAt(of.str(), i).As(of)
 	}
 	items := of.Items()
 	if k := wrap(i, len(items)); k >= 0 {
@@ -95,7 +95,7 @@ func Slice(of Value, start, stop, step Bound) Value {
 	if of.kind == KindString {
 		n := RuneCount(of.str())
 		lo, hi := sliceBounds(int64(n), start, stop, by)
-		return String(sliceString(of.str(), n, lo, hi, by))
+		return String(sliceString(of.str(), n, lo, hi, by)).As(of)
 	}
 	switch of.kind {
 	case KindList, KindTuple:

@@ -43,7 +43,8 @@ func (k Kind) String() string { return kindNames[k] }
 // Value is a Python value in 24 bytes. It is small because request bodies decode to many values.
 // The zero Value is undefined.
 type Value struct {
-	kind Kind
+	kind   Kind
+	markup bool // of a String: it is a Markup
 	// n is the number of a Bool or Int, the bits of a Float, and otherwise the length of the data
 	// at p.
 	n int64
