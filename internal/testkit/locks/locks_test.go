@@ -20,6 +20,8 @@ func TestPlantedFaults(t *testing.T) {
 	}
 	want := []string{
 		"planted.T.mu: callback planted/other.Hooks.Changed in (*planted.T).CallUnder",
+		"planted.T.mu: log in (*planted.T).LogByDefaultUnder",
+		"planted.T.mu: log in (*planted.T).LogErrorUnder",
 		"planted.T.mu: log in (*planted.T).logs",
 		"planted.T.mu: os.ReadFile in planted.readFile",
 		"planted.T.mu: os.WriteFile in planted.write",

@@ -24,6 +24,13 @@ var pure = map[string][]string{
 	"syscall":  {"Error", "Getpid", "Is", "String", "Signal"},
 }
 
+// logging lists methods of slog's Logger and functions of the same name, and functions that print.
+var logging = map[string][]string{
+	"log/slog": {"Debug", "DebugContext", "Info", "InfoContext", "Warn", "WarnContext", "Error", "ErrorContext", "Log", "LogAttrs"},
+	"log":      {"Print", "Printf", "Println", "Output"},
+	"fmt":      {"Print", "Printf", "Println"},
+}
+
 // blocking lists functions of other modules that do I/O, by package and name.
 var blocking = map[string][]string{
 	"google.golang.org/grpc":          {"Invoke", "NewStream", "SendMsg", "RecvMsg", "CloseSend", "Serve", "Stop", "GracefulStop", "SendHeader", "Send", "Recv", "Close"},
@@ -76,6 +83,9 @@ func external(pkg, recv, name string, sig *types.Signature) (sink, bool) {
 	if recv != "" {
 		full = recv + "." + name
 	}
+	if (recv == "" || strings.HasSuffix(recv, ".Logger")) && slices.Contains(logging[pkg], name) {
+		return sink{"log", "logging", false}, true
+	}
 	if names, ok := blocking[pkg]; ok {
 		return sink{full, "I/O", false}, slices.Contains(names, name)
 	}
@@ -83,12 +93,7 @@ func external(pkg, recv, name string, sig *types.Signature) (sink, bool) {
 		if slices.Contains(names, name) || recv == "net/http.Header" || strings.HasPrefix(name, "Set") && strings.HasSuffix(name, "Deadline") || strings.HasSuffix(name, "Addr") && sig.Params().Len() == 0 || recv == "net.IP" || recv == "net.IPNet" || strings.HasSuffix(recv, "Error") {
 			return sink{}, false
 		}
-		switch {
-		case pkg != "log/slog":
-			return sink{full, "I/O", false}, true
-		case strings.HasSuffix(recv, ".Logger"):
-			return sink{"log", "logging", false}, true
-		}
+		return sink{full, "I/O", false}, pkg != "log/slog"
 	}
 	return sink{}, false
 }

@@ -28,6 +28,20 @@ func (t *T) step() { t.logs() }
 
 func (t *T) logs() { t.log.Info("planted") }
 
+// LogErrorUnder logs an error while the mutex is held.
+func (t *T) LogErrorUnder() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.log.Error("planted")
+}
+
+// LogByDefaultUnder logs with the default logger while the mutex is held.
+func (t *T) LogByDefaultUnder() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slog.Warn("planted")
+}
+
 // LogAfter logs when the mutex is free.
 func (t *T) LogAfter() {
 	t.mu.Lock()
