@@ -147,10 +147,27 @@ func freePort(t *testing.T) int {
 	return n
 }
 
-// complete sends a long prompt twice. The second answer must report cached tokens.
+// complete sends six long prompts twice each. All but one of the second answers must report cached
+// tokens: on a busy machine an engine can be late once.
 func complete(t *testing.T, url string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":4}`, model, strings.Repeat("once upon a time ", 40))
+	const prompts = 6
+	hits := 0
+	for i := range prompts {
+		prompt := strings.Repeat(fmt.Sprintf("once upon a time %d ", i), 40)
+		cachedTokens(t, url, prompt)
+		if cachedTokens(t, url, prompt) > 0 {
+			hits++
+		}
+	}
+	if hits < prompts-1 {
+		t.Errorf("%d of %d second answers report cached tokens", hits, prompts)
+	}
+}
+
+// cachedTokens sends a prompt, and returns the number of cached tokens that the answer reports.
+func cachedTokens(t *testing.T, url, prompt string) int {
+	t.Helper()
 	var answer struct {
 		Usage struct {
 			Details struct {
@@ -158,21 +175,18 @@ func complete(t *testing.T, url string) {
 			} `json:"prompt_tokens_details"`
 		}
 	}
-	for range 2 {
-		resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err == nil && resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s", resp.Status, raw)
-		}
-		decode(t, raw, err, &answer)
+	body := fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":4}`, model, prompt)
+	resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if answer.Usage.Details.Cached == 0 {
-		t.Errorf("the second answer reports no cached tokens: %+v", answer)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", resp.Status, raw)
 	}
+	decode(t, raw, err, &answer)
+	return answer.Usage.Details.Cached
 }
 
 // checkUp installs the wheel as a stranger does: into a new virtual environment, without Go, checkout,
@@ -210,7 +224,7 @@ func checkUp(t *testing.T, wheel string, e engines) {
 	}
 	testkit.Await(t, "up of the wheel", func() bool { return strings.Contains(log.String(), "ready after") })
 	complete(t, "http://"+listen)
-	t.Logf("wheel: installed in %.1f s, second routed request after %.1f s", installed.Seconds(), time.Since(begun).Seconds())
+	t.Logf("wheel: installed in %.1f s, twelve routed requests after %.1f s", installed.Seconds(), time.Since(begun).Seconds())
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("up after SIGTERM: %v\n%s", err, log.String())
@@ -339,7 +353,7 @@ func (c *container) route(t *testing.T, e engines) {
 		return resp.StatusCode == http.StatusOK
 	})
 	complete(t, "http://"+listen)
-	t.Logf("image: second routed request after %.1f s", time.Since(begun).Seconds())
+	t.Logf("image: twelve routed requests after %.1f s", time.Since(begun).Seconds())
 }
 
 // container is an unpacked image.
