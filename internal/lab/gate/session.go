@@ -167,7 +167,7 @@ func (s *session) kernelDirect(k *Kernel, slice time.Duration, row *Result) erro
 	const runs, rounds = 5, 8
 	var direct []float64
 	for range runs {
-		run := exec.CommandContext(s.ctx, lab, "gate", "--baseline", none, "--rounds", strconv.Itoa(rounds), "--rows", "^"+regexp.QuoteMeta(k.Name)+"$")
+		run := exec.CommandContext(s.ctx, lab, "gate", "--full", "--baseline", none, "--rounds", strconv.Itoa(rounds), "--rows", "^"+regexp.QuoteMeta(k.Name)+"$")
 		run.Stderr = os.Stderr
 		out, err := run.Output()
 		if err != nil {
