@@ -199,8 +199,8 @@ test-proxies: ## run the examples for proxies and clients, unchanged (as root)
 # The status page in a real browser, with faults in engines.
 .PHONY: test-page
 test-page: ## look at the status page in a browser; with PAGE_ARGS=-rewrite make the pictures of the documentation
-	@$(SETUP) envoy browser
-	go test -tags page -count 1 -timeout 10m ./internal/e2e/page -args $(PAGE_ARGS)
+	@$(SETUP) envoy browser promtool
+	go test -tags page -count 1 -timeout 15m ./internal/e2e/page -args $(PAGE_ARGS)
 
 # A real API server: its parts take minutes to build once, so that they have a
 # target of their own. The tests fail where the parts are missing.

@@ -4,16 +4,21 @@ package page
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +26,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/faults"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/problems"
+	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -31,43 +38,63 @@ type incident struct {
 	name string
 	code problems.Code
 	// start starts a calm replica and returns it with the function that causes the fault.
-	start func(t *testing.T) (s *stand, cause func())
-	shows string // another text of the page during the incident
+	start  func(t *testing.T) (s *stand, cause func())
+	within time.Duration // from the fault to the code in the status
+	shows  string        // another text of the page during the incident
 }
 
 var incidents = []incident{
-	{name: "an engine dies", code: problems.Refused, start: killed},
-	{name: "an engine hangs", code: problems.Hung, start: sick(faults.Faults{Hang: faults.HangFrozen})},
-	{name: "an engine fails every request", code: problems.Failing, start: sick(faults.Faults{ErrorShare: 1})},
-	{name: "an engine rejects every request", code: problems.Declining, start: sick(faults.Faults{ErrorShare: 1, ErrorStatus: http.StatusUnauthorized})},
-	{name: "an engine sends half of its answers", code: problems.Invalid, start: sick(faults.Faults{Answer: faults.AnswerCut})},
-	{name: "a configuration is wrong", code: problems.Config, start: wrongConfiguration, shows: "the file as it is"},
-	{name: "one tenant floods the pool", code: problems.Saturated, start: flood, shows: "Who waits"},
-	{name: "the endpoint list is damaged", code: problems.StaleList, start: damagedList},
-	{name: "a certificate expires", code: problems.Certificate, start: oldCertificate},
+	{name: "an engine dies", code: problems.Refused, start: killed, within: 15 * time.Second},
+	{name: "an engine hangs", code: problems.Hung, start: sick(faults.Faults{Hang: faults.HangFrozen}), within: 30 * time.Second},
+	{name: "an engine fails every request", code: problems.Failing, start: sick(faults.Faults{ErrorShare: 1}), within: 15 * time.Second},
+	{name: "an engine rejects every request", code: problems.Declining, start: sick(faults.Faults{ErrorShare: 1, ErrorStatus: http.StatusUnauthorized}), within: 30 * time.Second},
+	{name: "an engine sends half of its answers", code: problems.Invalid, start: sick(faults.Faults{Answer: faults.AnswerCut}), within: 30 * time.Second},
+	{name: "an engine uses another chat template", code: problems.Mismatched, start: otherTemplate, within: time.Minute},
+	{name: "an engine's event port is closed", code: problems.StreamLost, start: closedEvents, within: time.Minute},
+	{name: "a configuration is wrong", code: problems.Config, start: wrongConfiguration, within: 15 * time.Second, shows: "the file as it is"},
+	{name: "one tenant floods the pool", code: problems.Saturated, start: flood, within: 15 * time.Second, shows: "Who waits"},
+	{name: "the endpoint list is damaged", code: problems.StaleList, start: damagedList, within: 15 * time.Second},
+	{name: "the API server is away", code: problems.StaleList, start: awayAPIServer, within: 30 * time.Second},
+	{name: "a certificate expires soon", code: problems.Certificate, start: renewedFor(24 * time.Hour), within: 15 * time.Second, shows: "certificate expires soon: "},
+	{name: "a certificate has expired", code: problems.Certificate, start: renewedFor(-time.Minute), within: 15 * time.Second, shows: "expired"},
+	{name: "a replica has another key", code: problems.Alone, start: wrongKey, within: time.Minute, shows: "because of their key"},
+	{name: "NATS is lost", code: problems.Partitioned, start: lostNATS, within: 30 * time.Second, shows: "not connected to nats"},
+	{name: "a clock differs", code: problems.Clocks, start: skewedClock, within: 15 * time.Second, shows: "ahead of this replica"},
+	{name: "memory runs out soon", code: problems.Memory, start: littleMemory, within: 30 * time.Second, shows: "MiB are needed"},
 }
 
-// TestIncidents causes one incident after the other. The page names each by its code, with the effect
-// and the action of the runbook, and /metrics has the series that the alert of the code reads.
+// TestIncidents causes one incident after the other, on the programs that ship. Status and page name
+// each by its code, with the effect and the action of the runbook, within a time limit. The alert of
+// the code fires on the scraped metrics, and no alert does before.
 func TestIncidents(t *testing.T) {
 	runbook, err := os.ReadFile("../../../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var measured []string
 	for _, in := range incidents {
 		t.Run(in.name, func(t *testing.T) {
 			p, ok := problems.Lookup(string(in.code))
-			if !ok || !strings.Contains(string(runbook), "### "+string(in.code)+"\n") {
-				t.Fatalf("the runbook has no section %s", in.code)
+			if !ok || p.Alert == nil || !strings.Contains(string(runbook), "### "+string(in.code)+"\n") {
+				t.Fatalf("%s has no section in the runbook, or no alert", in.code)
 			}
 			s, cause := in.start(t)
-			if got := s.eval(t, `document.querySelector("#out section").textContent`); strings.Contains(got, string(in.code)) {
-				t.Fatalf("before the incident the page shows %q", got)
-			}
+			s.calm(t)
+			before := s.scrape(t)
+
 			began := time.Now()
 			cause()
+			inStatus := testkit.Eventually(t, func() string {
+				if codes := s.codes(t); !slices.Contains(codes, in.code) {
+					return fmt.Sprintf("/status has problems %v, want %s", codes, in.code)
+				}
+				return ""
+			})
+			if inStatus > in.within {
+				t.Errorf("%s is in the status after %s, want at most %s", in.code, inStatus.Round(100*time.Millisecond), in.within)
+			}
 			s.await(t, firstHeading, string(in.code))
-			t.Logf("%s: on the page after %s", in.code, time.Since(began).Round(100*time.Millisecond))
+			onPage := time.Since(began)
 			got := s.eval(t, firstHeading)
 			for _, want := range []string{p.Title, "Effect: " + plain(p.Effect), plain(p.PlainActions()[0])} {
 				if !strings.Contains(got, want) {
@@ -83,11 +110,68 @@ func TestIncidents(t *testing.T) {
 				}
 				return "/metrics has no problem " + string(in.code)
 			})
-			if p.Alert == nil {
-				t.Errorf("%s has no alert", in.code)
+			inMetrics := time.Since(began)
+			fires(t, p, before, s.scrape(t))
+			if text := output(t, "status", "--admin", s.admin); !strings.Contains(text, string(in.code)+" ") || !strings.Contains(text, p.Title) {
+				t.Errorf("grapevine status prints no %s:\n%s", in.code, text)
 			}
+			if text := output(t, "help", string(in.code)); !strings.Contains(text, "docs/runbook.md#"+strings.ToLower(string(in.code))) {
+				t.Errorf("grapevine help %s has no link to the runbook:\n%s", in.code, text)
+			}
+			measured = append(measured, fmt.Sprintf("| %s | [%s](../runbook.md#%s) | `%s` | %.1f s | %.1f s | %.1f s | %s |", in.name, in.code, strings.ToLower(string(in.code)), p.Alert.Name,
+				inStatus.Seconds(), onPage.Seconds(), inMetrics.Seconds(), cmp.Or(p.Alert.For, "0")))
 		})
 	}
+	t.Logf("times from the fault:\n%s", strings.Join(measured, "\n"))
+}
+
+// codes returns the codes of the problems in the status.
+func (s *stand) codes(t *testing.T) (list []problems.Code) {
+	t.Helper()
+	for _, f := range s.status(t).Problems {
+		list = append(list, f.Code)
+	}
+	return list
+}
+
+func (s *stand) status(t *testing.T) (st server.Status) {
+	t.Helper()
+	resp, err := http.Get("http://" + s.admin + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// calm waits until status and metrics have no problem that somebody has to act on.
+func (s *stand) calm(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, func() string {
+		for _, f := range s.status(t).Problems {
+			if f.Severity != problems.Notice {
+				return fmt.Sprintf("before the incident, %s: %s", f.Code, f.Summary())
+			}
+		}
+		for of, value := range s.scrape(t) {
+			for i := range problems.Table {
+				if p := &problems.Table[i]; p.Severity != problems.Notice && value != "0" && strings.Contains(of, "grapevine_problems{") && strings.Contains(of, string(p.Code)) {
+					return "before the incident, the metrics have " + of
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// output runs grapevine and returns what it prints.
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	out, _ := exec.Command(program(t), args...).CombinedOutput() // status reports problems by its code
+	return string(out)
 }
 
 // plain removes marks of code, as the page does.
@@ -102,7 +186,7 @@ func (s *stand) metric(t *testing.T, name, label string) string {
 	}
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if line := lines.Text(); strings.HasPrefix(line, name+"{") && strings.Contains(line, label) {
+		if line := lines.Text(); (strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ")) && strings.Contains(line, label) {
 			return line[strings.LastIndexByte(line, ' ')+1:]
 		}
 	}
@@ -167,14 +251,32 @@ func flood(t *testing.T) (*stand, func()) {
 // serve starts `grapevine serve` in front of two engines, and opens the page.
 func serve(t *testing.T, args ...string) (s *stand, endpoints string) {
 	t.Helper()
-	endpoints = filepath.Join(t.TempDir(), "endpoints.yaml")
-	engines, err := fleet.Open(fleet.Options{Engines: 2, Engine: sim.Options{Speed: 20}, EndpointsFile: endpoints})
+	return serveFleet(t, fleet.Options{Engines: 2, Engine: sim.Options{Speed: 20}}, args...)
+}
+
+// serveFleet is serve with other engines.
+func serveFleet(t *testing.T, o fleet.Options, args ...string) (s *stand, endpoints string) {
+	t.Helper()
+	o.EndpointsFile = filepath.Join(t.TempDir(), "endpoints.yaml")
+	engines, err := fleet.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = engines.Close() })
 	s = &stand{engines: engines, admin: parts.FreeAddress(t)}
-	run(t, append([]string{"serve", "--endpoints", endpoints, "--admin", s.admin, "--listen", parts.FreeAddress(t), "--health", parts.FreeAddress(t)}, args...)...)
+	s.serve(t, append([]string{"--endpoints", o.EndpointsFile}, args...)...)
+	s.browse(t)
+	return s, o.EndpointsFile
+}
+
+// serve starts `grapevine serve`, and waits until it answers.
+func (s *stand) serve(t *testing.T, args ...string) {
+	t.Helper()
+	model := filepath.Join(t.TempDir(), "model")
+	if err := vocab.New().WriteModel(model); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, append([]string{"serve", "--model", vocab.Name + "=" + model, "--admin", s.admin, "--listen", parts.FreeAddress(t), "--health", parts.FreeAddress(t)}, args...)...)
 	testkit.Await(t, "the page", func() bool {
 		resp, err := http.Get("http://" + s.admin + "/readyz")
 		if err == nil {
@@ -182,8 +284,6 @@ func serve(t *testing.T, args ...string) (s *stand, endpoints string) {
 		}
 		return err == nil
 	})
-	s.browse(t)
-	return s, endpoints
 }
 
 func damagedList(t *testing.T) (*stand, func()) {
@@ -191,12 +291,15 @@ func damagedList(t *testing.T) (*stand, func()) {
 	return s, func() { write(t, endpoints, "endpoints: [") }
 }
 
-func oldCertificate(t *testing.T) (*stand, func()) {
-	dir := t.TempDir()
-	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	certify(t, cert, key, 365*24*time.Hour)
-	s, _ := serve(t, "--tls-cert", cert, "--tls-key", key)
-	return s, func() { certify(t, cert, key, 24*time.Hour) }
+// renewedFor replaces a certificate by one that is valid for a while from now.
+func renewedFor(valid time.Duration) func(t *testing.T) (*stand, func()) {
+	return func(t *testing.T) (*stand, func()) {
+		dir := t.TempDir()
+		cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+		certify(t, cert, key, 365*24*time.Hour)
+		s, _ := serve(t, "--tls-cert", cert, "--tls-key", key)
+		return s, func() { certify(t, cert, key, valid) }
+	}
 }
 
 // certify writes a certificate that is valid for a while.

@@ -33,10 +33,14 @@ var rewrite = flag.Bool("rewrite", false, "write the screenshots of the document
 
 // stand is a replica with its engines, and a browser at its status page.
 type stand struct {
-	engines *fleet.Fleet
-	front   string // Envoy; "": none
-	admin   string
-	ctx     context.Context // of the browser
+	engines     *fleet.Fleet
+	front       string // Envoy; "": none
+	admin       string
+	pid         int             // of grapevine
+	kill        func()          // kills it
+	restarted   bool            // the incident restarts grapevine
+	environment []string        // of grapevine, in addition to the test's
+	ctx         context.Context // of the browser
 
 	mu     sync.Mutex
 	errors []string // of scripts and of the content security policy
@@ -45,12 +49,18 @@ type stand struct {
 // open starts `grapevine up` with the arguments of a user in front of n engines, and opens the page.
 func open(t *testing.T, n int, o sim.Options, args ...string) *stand {
 	t.Helper()
+	return openFleet(t, fleet.Options{Engines: n, Engine: o}, args...)
+}
+
+// openFleet is open with engines that differ.
+func openFleet(t *testing.T, f fleet.Options, args ...string) *stand {
+	t.Helper()
 	model := filepath.Join(t.TempDir(), "model")
 	if err := vocab.New().WriteModel(model); err != nil {
 		t.Fatal(err)
 	}
-	o.Model, o.Events, o.Sources = "org/model", &sim.EventOptions{}, "ranks"
-	engines, err := fleet.Open(fleet.Options{Engines: n, Engine: o})
+	f.Engine.Model, f.Engine.Events, f.Engine.Sources = "org/model", &sim.EventOptions{}, "ranks"
+	engines, err := fleet.Open(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,29 +70,68 @@ func open(t *testing.T, n int, o sim.Options, args ...string) *stand {
 	for _, e := range engines.Engines() {
 		args = append(args, "--engine", e.Addr())
 	}
-	run(t, args...)
+	s.run(t, args...)
 	testkit.Await(t, "the first answer", func() bool { return s.ask(t.Context(), "", 1) == 0 })
 	s.browse(t)
 	return s
 }
 
-// run runs grapevine until the test ends.
-func run(t *testing.T, args ...string) {
+// program returns the path of grapevine, which is built once for all tests.
+func program(t *testing.T) string {
+	t.Helper()
+	built.Do(func() { build(t) })
+	if built.path == "" {
+		t.Fatal("grapevine could not be built")
+	}
+	return built.path
+}
+
+var built struct {
+	sync.Once
+	dir, path string
+}
+
+func build(t *testing.T) {
+	t.Helper()
+	parts.Full(t)
+	dir, err := os.MkdirTemp("", "page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built.dir = dir
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "grapevine"), "github.com/grapevine-epp/grapevine/cmd/grapevine").CombinedOutput(); err != nil {
+		t.Fatalf("building grapevine: %v\n%s", err, out)
+	}
+	built.path = filepath.Join(dir, "grapevine")
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// run runs grapevine until the test ends or s.kill is called.
+func (s *stand) run(t *testing.T, args ...string) {
 	t.Helper()
 	var log parts.Output
-	cmd := exec.Command(filepath.Join(testkit.Build(t, "grapevine"), "grapevine"), args...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = &log, &log, append(os.Environ(), "HF_HUB_OFFLINE=1", "HF_HOME="+t.TempDir())
+	cmd := exec.Command(program(t), args...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = &log, &log, append(os.Environ(), append(s.environment, "HF_HUB_OFFLINE=1", "HF_HOME="+t.TempDir())...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	end := sync.OnceFunc(func() { _ = cmd.Wait() })
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
+		end()
 		if t.Failed() {
 			t.Logf("%s:\n%s", args[0], log.String())
 		}
 	})
+	s.pid, s.kill = cmd.Process.Pid, func() { _ = cmd.Process.Kill(); end() }
 }
 
 // browse opens the page in a browser.
@@ -112,6 +161,9 @@ func (s *stand) browse(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, e := range s.errors {
+			if s.restarted && strings.Contains(e, "ERR_CONNECTION_REFUSED") {
+				continue // the page has tried while no replica ran
+			}
 			t.Errorf("the page reports an error: %s", e)
 		}
 	})
