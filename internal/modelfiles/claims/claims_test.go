@@ -96,7 +96,9 @@ func TestOneLoads(t *testing.T) {
 			begin[i] = start.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "begin")) * step)
 		}
 		loads := 0
-		for now := start; now.Sub(start) < 10*time.Second; now = now.Add(step) {
+		// Each turn takes a second of loading, a claim that settles, and the delays until others know.
+		limit := 2*time.Second + time.Duration(n)*(time.Second+Settle+2*delay)
+		for now := start; now.Sub(start) < limit; now = now.Add(step) {
 			for i := range n {
 				if dead[i] || now.Before(begin[i]) || own[i].Stage == Loading {
 					continue
