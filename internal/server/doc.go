@@ -3,14 +3,13 @@
 //
 // Open builds the parts in the order of the architecture drawing, from the index and the models up to
 // the listeners. It joins the group before it reads the list of endpoints, and serves proxies last.
-// Readiness depends on the state of the parts.
-// Drain announces to proxies and peers that this replica accepts no more requests. Stop ends
-// everything and waits.
+// Readiness depends on the state of the parts. Drain announces to proxies and peers that this replica
+// accepts no more requests. Stop ends everything and waits.
 //
-// Server builds, connects and stops the parts; none of them refers to it. The sequence is Server.open
-// (open.go), which calls:
+// No part refers to the Server. It calls, in this order:
 //
-//   - share.go: the group, and what its replicas share
+//   - open.go: keys, prefix index, configuration, engines and endpoint source
+//   - share.go: the group and the states that its replicas share
 //   - decide.go: the matcher of prompts, readiness, and the scheduler
 //   - listeners.go: the parts that describe the replica, and the listeners
 //
