@@ -24,8 +24,7 @@ func TestNeeded(t *testing.T) {
 	if got := Needed() - before; got < size*9/10 {
 		t.Errorf("Needed() grows by %d MiB, want the block of %d MiB", got>>20, size>>20)
 	}
-	runtime.KeepAlive(block)
-	block = nil
+	runtime.KeepAlive(block) // from here on, it is garbage
 	runtime.GC()
 	if got := Needed() - before; got > size/2 {
 		t.Errorf("Needed() has grown by %d MiB, want 0: the block is garbage", got>>20)

@@ -108,7 +108,7 @@ func TestConfigIsWatched(t *testing.T) {
 func TestReloadSetsThePace(t *testing.T) {
 	s, mount := configured(t, fileHead+"plugins: [{type: queue-scorer}]\n")
 	if pace := s.config.gaugePace(); pace != 0 {
-		t.Errorf("pace %v without priorities below 0", time.Duration(pace))
+		t.Errorf("pace %v without priorities below 0", pace)
 	}
 	swap(t, mount, "..2", fileHead+"plugins: [{type: queue-scorer}]\nobjectives: [{name: batch, priority: -1}]\n")
 	testkit.Await(t, "a pace", func() bool { return s.config.gaugePace() == 100*time.Millisecond })
