@@ -154,9 +154,10 @@ test-mutants: ## make small changes to the program, one at a time: tests must no
 
 # The list has a block of about 20 changes for each part. CI tries one part and a sample chosen by the commit.
 .PHONY: test-mutants-short
-test-mutants-short: ## try one part of the listed changes, and 40 random ones chosen by the commit (10 minutes; stops early on a busy machine)
-	go run ./internal/testkit/mutants -part $$((16#$$(git rev-parse --short=4 HEAD) % 6 + 1))/6 -for 3m
-	go run ./internal/testkit/mutants -random 40 -seed $$(git rev-parse HEAD) -for 5m -caught 0.5
+test-mutants-short: ## fail if a rule of trust, budgets or admission can be removed unnoticed; print what happens to a part of the listed changes and 40 random ones (10 minutes)
+	go run ./internal/testkit/mutants -rules -for 5m
+	-go run ./internal/testkit/mutants -part $$((16#$$(git rev-parse --short=4 HEAD) % 6 + 1))/6 -for 2m
+	-go run ./internal/testkit/mutants -random 40 -seed $$(git rev-parse HEAD) -for 3m -caught 0.5
 
 # How many structures the long tests of the routing rule try, and from which seed.
 STRUCTURES ?= 200000

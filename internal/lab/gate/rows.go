@@ -108,5 +108,8 @@ var groups = []group{
 	{name: "group", stand: Stand{Endpoints: 8, Holders: 8, Members: 3}, extra: []func(*session, *running) error{(*session).groupIdleness, (*session).others}},
 }
 
-// pools are the sizes of pools of the decision kernel.
-var pools = []int{8, 100, 1000, 10_000}
+// Sizes of pools of the decision kernel.
+var (
+	shortPools = []int{8, 100, 1000}
+	allPools   = []int{8, 100, 1000, 10_000}
+)

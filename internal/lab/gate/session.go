@@ -110,7 +110,11 @@ func (s *session) again(name string, samples []float64) bool {
 }
 
 func (s *session) kernels() error {
-	list, err := kernels(s.ctx, s.Config.Model, pools)
+	sizes := allPools
+	if s.Short {
+		sizes = shortPools
+	}
+	list, err := kernels(s.ctx, s.Config.Model, sizes)
 	if err != nil {
 		return err
 	}
