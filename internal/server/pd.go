@@ -163,8 +163,7 @@ type half struct {
 }
 
 // differences lists the pairs of prefill and decode endpoints of one model whose versions or block
-// sizes differ, one item for each of both. version returns the version of an endpoint's engine, "" if
-// unknown.
+// sizes differ, with an item per difference. version returns the version of an engine, "" if unknown.
 func differences(eps []*endpoint.Endpoint, version func(block.EndpointID) string) (list []problems.Item) {
 	var prefills, decodes []half
 	for _, ep := range eps {

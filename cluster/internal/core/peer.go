@@ -191,8 +191,8 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 	return nil
 }
 
-// measure updates and returns the round-trip time. The peer echoes the time of this member's beat and how long
-// it held it, so the clocks need not agree.
+// measure updates and returns the round-trip time. The peer echoes the time of this member's beat, and
+// how long it waited before it answered. The clocks need not agree.
 func (c *Core) measure(p *peer, echo, hold time.Duration) (rtt time.Duration, ok bool) {
 	rtt = c.g.Now - echo - hold
 	if echo > c.g.Now || hold > c.g.Now || rtt < 0 || rtt > time.Minute {

@@ -14,10 +14,9 @@
 //
 // Random mutations change operators, conditions and results, or drop a copied field. All mutations of a
 // run are compiled at once, each behind a switch. Every test first runs without a mutation, and
-// records which mutations it reaches; later only these tests run. A mutation counts as caught if tests
-// fail twice in a row, and as a survivor if they pass twice in a row, so that the outcome does not
-// depend on one slow run. The file equivalent.txt lists mutations that change no behaviour.
+// records which mutations it reaches. Only these tests run later. A mutation is caught if they fail
+// twice in a row, and survives if they pass twice, because one run may be slow. The file equivalent.txt lists mutations that change no behaviour.
 //
-// Some mutations remove or invert a rule of trust, budget and admission code (see the variable strict).
-// A survivor among them fails the command; -rules tries all of them.
+// Some mutations remove or invert a rule of code for budgets and admission (the variable strict names the
+// files). A survivor among them fails the command; -rules tries all of them.
 package main

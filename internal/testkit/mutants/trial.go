@@ -26,8 +26,8 @@ type trial struct {
 	end       time.Time // start no further mutation after it
 }
 
-// subject is a package with its mutations. Other packages have none while its mutations are tried, so
-// that the compiler's cache serves them.
+// subject is a package with its mutations. Other packages have none at that time, so the compiler's cache
+// serves them.
 type subject struct {
 	*trial
 	pkg, dir string
@@ -169,9 +169,9 @@ func (t *subject) mark(message string) (marked int) {
 	return marked
 }
 
-// try returns the verdict of each mutation. The tests of each mutated package run first. Then those of
-// packages that import it run for survivors, while there is time. Rules are tested where they are, so
-// strict mutations have the first verdict.
+// try returns the verdict of each mutation. The tests of the mutated package run first. For survivors,
+// tests of packages that import it follow, while there is time. Strict mutations must be caught by the
+// package's own tests.
 func (t *trial) try() ([]string, error) {
 	verdicts := make([]string, len(t.list))
 	for i := range verdicts {
