@@ -226,6 +226,7 @@ func lostNATS(t *testing.T) (*stand, func()) {
 func littleMemory(t *testing.T) (*stand, func()) {
 	s, endpoints := serve(t)
 	return s, func() {
+		testkit.Await(t, "the needed memory is measured", func() bool { return s.metric(t, "grapevine_memory_needed_bytes", "") != "" })
 		needed, err := strconv.ParseFloat(s.metric(t, "grapevine_memory_needed_bytes", ""), 64)
 		if err != nil {
 			t.Fatal(err)
