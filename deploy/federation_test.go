@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/podkit"
 )
@@ -35,7 +36,7 @@ func testFederation(t *testing.T, a *kubekit.Cluster, binary string) {
 		other := map[string]string{"a": "b", "b": "a"}[name]
 		c.Namespace("federated")
 		startEngine(t, c, "federated", "vllm-0")
-		config := fmt.Sprintf("cluster: %[1]s\nsecretFile: secret\nlisten: 0.0.0.0:7950\ncertFile: %[1]s.crt\nkeyFile: %[1]s.key\ncaFile: ca.crt\n"+
+		config := fmt.Sprintf("cluster: %[1]s\nsecretFile: secret\nlease: 2s\ndrain: 2s\nlisten: 0.0.0.0:7950\ncertFile: %[1]s.crt\nkeyFile: %[1]s.key\ncaFile: ca.crt\n"+
 			"exports: [{pool: federated/llama, gateways: [{address: \"127.0.0.1:1\"}]}]\npeers: [{name: %[2]s, addresses: [\"%[3]s:7950\"], export: [\"federated/*\"], accept: [\"federated/*\"]}]\n",
 			name, other, balancer[other])
 		values := write(t, filepath.Join(dir, name+".values"), fmt.Appendf(nil, "{pool: {create: true, matchLabels: {app: vllm}}, federation: {enabled: true, config: %q, existingSecret: certs}}", config))
@@ -54,7 +55,10 @@ func testFederation(t *testing.T, a *kubekit.Cluster, binary string) {
 			`jsonpath={range .status.parents[*]}{.controllerName} {.parentRef.kind} {range .conditions[*]}{.type}={.status}/{.reason}{end}{end}`)
 	}
 	imported := func(c *kubekit.Cluster) string {
-		out, _ := c.Command("kubectl", "", "get", "inferencepoolimports", "llama", "-n", "federated", "-o", `jsonpath={range .status.controllers[*]}{.name} {range .exportingClusters[*]}{.name} {end}{end}`)
+		out, err := c.Command("kubectl", "", "get", "inferencepoolimports", "--ignore-not-found", "llama", "-n", "federated", "-o", `jsonpath={range .status.controllers[*]}{.name} {range .exportingClusters[*]}{.name} {end}{end}`)
+		if err != nil {
+			return err.Error()
+		}
 		return strings.TrimSpace(out)
 	}
 	const us = "grapevine-epp.github.io/federation"
@@ -76,6 +80,20 @@ func testFederation(t *testing.T, a *kubekit.Cluster, binary string) {
 	}
 	a.Kubectl("annotate", "inferencepools.inference.networking.k8s.io", "llama", "-n", "federated", "inference.networking.x-k8s.io/export-")
 	a.Until("no entry any more", func() bool { return exported() == "" })
+	b.Until("no import any more", func() bool { return imported(b) == "" })
+
+	// helm deletes the service account and the rights while the pods still run.
+	a.Kubectl("annotate", "inferencepools.inference.networking.k8s.io", "llama", "-n", "federated", "inference.networking.x-k8s.io/export=ClusterSet")
+	b.Until("an import again", func() bool { return imported(b) == us+" a" })
+	helm(t, a, "uninstall", "llama", "-n", "federated")
+	if err := pods["a"].Terminate(); err != nil {
+		t.Errorf("the pod of a ended with %v", err)
+	}
+	a.Until("no import in the uninstalled cluster", func() bool {
+		a.CollectGarbage(kubeapi.Resource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1", Plural: "inferencepoolimports"}, "federated")
+		return imported(a) == ""
+	})
+	b.Until("no import after the drain time and two leases", func() bool { return imported(b) == "" })
 }
 
 func write(t *testing.T, path string, data []byte) string {

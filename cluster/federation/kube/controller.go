@@ -39,6 +39,7 @@ type Controller struct {
 // object identifies the target of a pace.
 type object struct {
 	Name
+	uid      string // of a pool: another pool of that name begins anew
 	imported bool
 }
 
@@ -218,7 +219,7 @@ func (c *Controller) logOver(f *facts) {
 func (c *Controller) forget(f *facts, p *plan) {
 	for o := range c.paces {
 		_, wanted := p.imports[o.Name]
-		if o.imported && !wanted || !o.imported && f.pools[o.Name] == nil {
+		if o.imported && !wanted || !o.imported && !f.pools[o.Name].is(o.uid) {
 			delete(c.paces, o)
 		}
 	}
@@ -290,7 +291,7 @@ func (r *rounds) soon(at time.Time) {
 }
 
 func (r *rounds) parent(have *pool, want *parent) {
-	o := object{Name: have.Name}
+	o := object{Name: have.Name, uid: have.uid}
 	if have.entry.equals(want) && have.entries <= 1 {
 		r.settled(o)
 		return
@@ -303,12 +304,23 @@ func (r *rounds) imported(n Name, have *import_, want *control) {
 	if want == nil && (have == nil || have.entry == nil && !have.removable()) || want != nil && have != nil && have.entry.equals(want) {
 		delete(r.c.failed, n)
 		r.settled(o)
+		r.own(have, want)
 		return
 	}
 	r.try(o, want.text(), func() (bool, error) {
 		err := r.c.writer.imported(r.ctx, n, have, want)
 		return err == nil, err
 	})
+}
+
+// own makes this group an owner of an import. The first replica writes.
+func (r *rounds) own(have *import_, want *control) {
+	if want == nil || r.turn != 0 || r.away {
+		return
+	}
+	if err := r.c.writer.own(r.ctx, have); err != nil && r.ctx.Err() == nil {
+		r.soon(time.Now().Add(maxRetry))
+	}
 }
 
 func (r *rounds) settled(o object) {

@@ -39,7 +39,8 @@ type site struct {
 	name string
 	*kubekit.Cluster
 	serves      []string
-	cut         bool // cut off in both directions
+	config      kubeapi.Config // of its service account; zero: the administrator's
+	cut         bool           // cut off in both directions
 	local       Local
 	controllers []*Controller
 }

@@ -177,6 +177,7 @@ type import_ struct {
 	group        string   // the pool whose group created it, as namespace/name; "": unknown
 	entry        *control // ours; nil: none
 	others       int      // controllers other than ours
+	owners       []string // UIDs
 }
 
 // control is an entry of an import's status.controllers.
@@ -278,8 +279,13 @@ var errFull = fmt.Errorf("kube: the pool's status has %d entries of other contro
 
 func (r reader) imported(raw []byte) (import_, error) {
 	var o struct {
-		Metadata kubeapi.Meta `json:"metadata"`
-		Status   struct {
+		Metadata struct {
+			kubeapi.Meta
+			Owners []struct {
+				UID string `json:"uid"`
+			} `json:"ownerReferences"`
+		} `json:"metadata"`
+		Status struct {
 			Controllers []json.RawMessage `json:"controllers"`
 		} `json:"status"`
 	}
@@ -291,6 +297,9 @@ func (r reader) imported(raw []byte) (import_, error) {
 	i.ours = i.made || m.Annotations[noteMade] == DefaultController || m.Annotations[noteMade] == HubController
 	if i.made {
 		i.group = m.Annotations[noteGroup]
+	}
+	for _, owner := range m.Owners {
+		i.owners = append(i.owners, owner.UID)
 	}
 	for _, raw := range o.Status.Controllers {
 		var c control
@@ -304,6 +313,9 @@ func (r reader) imported(raw []byte) (import_, error) {
 	}
 	return i, nil
 }
+
+// is reports whether p exists and has that UID.
+func (p *pool) is(uid string) bool { return p != nil && p.uid == uid }
 
 func (p *pool) key() (name, version string)    { return p.Name.String(), p.version }
 func (i *import_) key() (name, version string) { return i.Name.String(), i.version }

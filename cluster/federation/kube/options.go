@@ -55,7 +55,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-var errSeams = errors.New("kube: options: Serves, View and Tell are required")
+var errSeams = errors.New("kube: options: Serves, View and Publish are required")
 
 func (o *Options) complete() error {
 	if o.Serves == nil || o.View == nil || o.Publish == nil {

@@ -4,6 +4,7 @@ package kube
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,7 @@ func TestFederation(t *testing.T) {
 	}{
 		{"Export", testExport}, {"ExportedToAll", testExportedToAll}, {"Namespaces", testNamespaces}, {"Values", testValues}, {"Withdrawal", testWithdrawal},
 		{"ForeignParents", testForeignParents}, {"Overwritten", testOverwritten}, {"Contended", testContended}, {"ForeignControllers", testForeignControllers},
-		{"Replicas", testReplicas}, {"Hub", testHub}, {"Rights", testRights}, {"RandomChanges", testRandom}, {"Restarts", testRestarts}, {"AbsentKind", testAbsentKind},
+		{"Replicas", testReplicas}, {"Hub", testHub}, {"Uninstall", testUninstall}, {"Rights", testRights}, {"RandomChanges", testRandom}, {"Restarts", testRestarts}, {"AbsentKind", testAbsentKind},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			m := &mesh{t: t, servers: servers, ns: strings.ToLower(x.name), sites: map[string]*site{}, drain: 500 * time.Millisecond, pace: 200 * time.Millisecond}
@@ -440,4 +441,114 @@ func testAbsentKind(m *mesh) {
 	c.Kubectl("apply", "--server-side", "-f", kubekit.Parts(m.t)+"/crds/inference/inference.networking.x-k8s.io_inferencepoolimports.yaml")
 	a.wantParents(m.entry("True", "Exported"))
 	c.wantControls("=a True/Accepted")
+}
+
+// group starts a controller for one pool in clusters a and b, as replicas with a service account of their
+// own do.
+func (m *mesh) group(pool string) *mesh {
+	g := &mesh{t: m.t, servers: m.servers, ns: m.ns, sites: map[string]*site{}, drain: m.drain, pace: m.pace}
+	for _, name := range []string{"a", "b"} {
+		g.sites[name] = &site{m: g, name: name, Cluster: m.servers[name], serves: []string{pool}}
+	}
+	for _, s := range g.sites {
+		s.config = s.Account(m.ns, pool)
+		s.Grant(m.ns, pool, "system:serviceaccount:"+m.ns+":"+pool,
+			"get,list,watch inference.networking.k8s.io inferencepools", "patch inference.networking.k8s.io inferencepools/status",
+			"list,watch,create,patch,delete inference.networking.x-k8s.io inferencepoolimports", "patch inference.networking.x-k8s.io inferencepoolimports/status")
+	}
+	for _, s := range g.sites {
+		s.restart()
+	}
+	m.t.Cleanup(g.close)
+	return g
+}
+
+// restart starts the site's controller, or replaces it.
+func (s *site) restart() {
+	s.stop()
+	s.m.mu.Lock()
+	s.cut = false
+	s.m.mu.Unlock()
+	s.start(Options{Config: s.config, Group: Name{s.m.ns, s.serves[0]}, Lease: time.Second})
+}
+
+// testUninstall: two clusters export two pools, each with a group of its own, and a hub serves both. One
+// group is removed from a cluster, its pool, service account and replicas in any order, while the others
+// restart. After drain and two leases the other cluster does not name it, its own cluster has no entry of
+// it, and the other pool's imports were never without an exporter.
+func testUninstall(m *mesh) {
+	configs := map[string]kubeapi.Config{"a": m.servers["a"].Config(), "b": m.servers["b"].Config()}
+	var hub *Hub
+	reopen := func() {
+		if hub != nil {
+			hub.Close()
+		}
+		var err error
+		hub, err = OpenHub(HubOptions{Members: configs, Pools: []Name{{m.ns, "llama"}, {m.ns, "qwen"}}, Namespace: m.ns, Drain: m.drain, APITimeout: time.Second,
+			Log: slog.New(slog.NewTextHandler(m.t.Output(), nil)).With("cluster", "hub")})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	reopen()
+	defer func() { hub.Close() }()
+	llama, qwen := m.group("llama"), m.group("qwen")
+	a, b := llama.sites["a"], llama.sites["b"]
+	for _, g := range []*mesh{llama, qwen} {
+		for _, s := range g.sites {
+			s.pool(s.serves[0], "ClusterSet")
+		}
+	}
+	const both, one = "=a,b True/Accepted; =a,b True/Accepted", "=b True/Accepted; =b True/Accepted"
+	whole := func(s *site, name string) { m.t.Helper(); s.want("controllers", s.controls, name, both) }
+	for _, s := range []*site{a, b} {
+		whole(s, "llama")
+		whole(s, "qwen")
+	}
+	remove := map[string]func(){
+		"pool":     func() { a.Delete(pools, m.ns, "llama") },
+		"account":  func() { a.Cluster.Delete(kubekit.Accounts, m.ns, "llama") },
+		"replicas": func() { a.leave() },
+	}
+	for i, order := range [][]string{{"pool", "account", "replicas"}, {"account", "replicas", "pool"}, {"replicas", "pool", "account"}} {
+		begin := time.Now()
+		for _, what := range order {
+			remove[what]()
+			a.CollectGarbage(imports, m.ns)
+			b.restart()
+			for _, s := range []*site{a, b} {
+				if got := s.controls("qwen"); got != both {
+					m.t.Errorf("%v, %s removed: import of qwen in %s: %s", order, what, s.name, got)
+				}
+			}
+		}
+		if i == 1 {
+			reopen()
+		}
+		b.want("controllers", b.controls, "llama", one)
+		a.Until("only the hub's entry in a", func() bool {
+			a.CollectGarbage(imports, m.ns)
+			return a.controls("llama") == "=b True/Accepted"
+		})
+		m.t.Logf("%v: gone after %v", order, time.Since(begin))
+		a.config = a.Account(m.ns, "llama")
+		a.pool("llama", "ClusterSet")
+		a.restart()
+		for _, s := range []*site{a, b} {
+			whole(s, "llama")
+			whole(s, "qwen")
+		}
+	}
+}
+
+// leave stops a site's controllers as the last replica does.
+func (s *site) leave() {
+	for _, c := range s.controllers {
+		c.Withdraw()
+	}
+	s.m.mu.Lock()
+	s.cut = true
+	s.m.mu.Unlock()
+	s.stop()
+	s.m.wake()
 }

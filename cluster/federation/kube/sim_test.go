@@ -27,6 +27,7 @@ type simServer struct {
 	uids    int
 	pools   map[Name]*simPool
 	imports map[Name]*simImport
+	gone    map[*simSystem]bool // service accounts that were uninstalled: no more writes
 	// live has, by controller name, the exports of other clusters whose last statement that arrived
 	// here was that they take requests. Unlike a controller's own record, it survives restarts.
 	live map[string]map[subject]bool
@@ -41,6 +42,7 @@ type simPool struct {
 type simImport struct {
 	uid         string
 	made, group string
+	owners      map[*simSystem]bool // their service accounts own the import; hubs do not
 	entries     map[string]*control
 	parents     bool // an entry of a gateway
 }
@@ -218,12 +220,12 @@ func (s *sim) round(w *simWriter) {
 	f := s.facts(w)
 	p := desired(f)
 	w.local = &p.local
-	if w.server.down {
+	if w.server.down || w.server.gone[w.system] {
 		return
 	}
 	for n, want := range p.parents {
 		if have := w.pools[n]; !have.entry.equals(want) {
-			s.write(w, object{Name: n}, want.text(), func() {
+			s.write(w, object{Name: n, uid: have.uid}, want.text(), func() {
 				if o := w.server.pools[n]; o.uid == have.uid {
 					o.parents[w.o.Controller] = want
 					if want == nil {
@@ -278,7 +280,7 @@ func (s *sim) apply(w *simWriter, n Name, have *import_, want *control) {
 		return
 	case i == nil:
 		server.uids++
-		i = &simImport{uid: fmt.Sprint(server.uids), made: controller, entries: map[string]*control{}}
+		i = &simImport{uid: fmt.Sprint(server.uids), made: controller, entries: map[string]*control{}, owners: map[*simSystem]bool{}}
 		if !w.system.hub {
 			i.group = w.o.group()
 		}
@@ -289,6 +291,9 @@ func (s *sim) apply(w *simWriter, n Name, have *import_, want *control) {
 		return
 	}
 	i.entries[controller] = want
+	if !w.system.hub {
+		i.owners[w.system] = true
+	}
 }
 
 // change makes one random change.
@@ -345,8 +350,24 @@ func (y *simSystem) process(w *simWriter) []*simWriter {
 	return []*simWriter{w}
 }
 
+// collect deletes the imports whose owner is gone, as Kubernetes does.
+func (s *simServer) collect() {
+	for n, i := range s.imports {
+		alive := len(i.owners) == 0
+		for y := range i.owners {
+			alive = alive || !s.gone[y]
+		}
+		if !alive {
+			delete(s.imports, n)
+		}
+	}
+}
+
 func (s *sim) run(d, step time.Duration) {
 	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(step) {
+		for _, server := range s.servers {
+			server.collect()
+		}
 		for _, y := range s.systems {
 			for _, i := range s.rand.Perm(len(y.writers)) {
 				if w := y.writers[i]; w.running && s.rand.IntN(4) > 0 {
@@ -445,7 +466,7 @@ func newUninstall(t *testing.T, seed uint64) *sim {
 	s := &sim{t: t, rand: rand.New(rand.NewPCG(seed, 37)), now: epoch}
 	pools := []Name{{"prod", "llama"}, {"prod", "qwen"}}
 	for _, c := range []string{"a", "b"} {
-		server := &simServer{cluster: c, pools: map[Name]*simPool{}, imports: map[Name]*simImport{},
+		server := &simServer{cluster: c, pools: map[Name]*simPool{}, imports: map[Name]*simImport{}, gone: map[*simSystem]bool{},
 			live: map[string]map[subject]bool{DefaultController: {}, HubController: {}}}
 		for _, n := range pools {
 			server.pools[n] = &simPool{uid: "1", asked: true, parents: map[string]*parent{}}
@@ -460,18 +481,18 @@ func newUninstall(t *testing.T, seed uint64) *sim {
 	return s
 }
 
-// TestUninstall: a cluster's pools and pickers are removed in any order, one pool after the other or
-// only one. Once drain and two leases have passed, no import of the other cluster names it, and those
-// of the other pool still do. A restart of the other cluster's controllers begins that time again, after
-// the two leases that a new process waits. The imports of the uninstalled cluster do not list it as
-// accepting.
+// TestUninstall: a cluster's pools, pickers and their service accounts are removed in any order, one pool
+// after the other or only one. Once drain and two leases have passed, no import of the other cluster
+// names it, and those of the other pool still do. A restart of the other cluster's controllers begins
+// that time again, after the two leases that a new process waits. If the pickers are killed, the other
+// cluster lists it as silent. The uninstalled cluster has no entry of these pickers.
 func TestUninstall(t *testing.T) {
 	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newUninstall(t, seed)
 			s.run(time.Minute, simStep)
 			a, b := s.servers[0], s.servers[1]
-			removed := s.systems[:1+s.rand.IntN(2)]
+			removed, killed := s.systems[:1+s.rand.IntN(2)], seed%5 == 0
 			if removed[0].hub {
 				t.Fatal("the hub is not uninstalled")
 			}
@@ -482,8 +503,11 @@ func TestUninstall(t *testing.T) {
 					s.logf("a: %s deleted", n)
 					delete(a.pools, n)
 				}, func() {
-					s.logf("a: last replica of %s leaves", n)
-					w.last = true
+					s.logf("a: service account of %s deleted", n)
+					a.gone[y] = true
+				}, func() {
+					s.logf("a: last replica of %s leaves, killed %t", n, killed)
+					w.last = !killed
 					s.run(2*time.Second, simStep)
 					w.running = false
 				})
@@ -500,21 +524,41 @@ func TestUninstall(t *testing.T) {
 				}
 			}
 			s.run(wait+2*time.Second, simStep)
+			if killed {
+				s.checkKilled(removed)
+				return
+			}
 			for i, n := range []Name{{"prod", "llama"}, {"prod", "qwen"}} {
 				for name, e := range b.imports[n].entries {
 					if gone := i < len(removed); e.lists("a") == gone || !e.lists("b") {
 						s.fail("import of %s in b, entry %s: %s; uninstalled %t", n, name, e.text(), gone)
 					}
 				}
-				if i >= len(removed) || a.imports[n] == nil || a.imports[n].entries[DefaultController] == nil {
-					continue
-				}
-				own := a.imports[n].entries[DefaultController]
-				if e := own.stated("a"); own.lists("a") && !e.draining {
-					s.fail("import of %s in a: %s; its pool and its replicas are gone", n, own.text())
+				if i < len(removed) {
+					s.checkNone(a, n)
 				}
 			}
 		})
+	}
+}
+
+// checkNone asserts that an uninstalled group has no entry in its own cluster.
+func (s *sim) checkNone(server *simServer, n Name) {
+	if i := server.imports[n]; i != nil && i.entries[DefaultController] != nil {
+		s.fail("import of %s in %s: %s; its pool and its replicas are uninstalled", n, server.cluster, i.entries[DefaultController].text())
+	}
+}
+
+// checkKilled asserts that the other cluster lists one whose pickers were killed as silent, or not at
+// all.
+func (s *sim) checkKilled(removed []*simSystem) {
+	for _, y := range removed {
+		n := y.pools[0]
+		s.checkNone(s.servers[0], n)
+		own := s.servers[1].imports[n].entries[DefaultController]
+		if e := own.stated("a"); own.lists("a") && !e.silent && !e.draining {
+			s.fail("import of %s in b: %s; no process of a is left", n, own.text())
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
 )
@@ -21,7 +22,26 @@ type writer struct {
 	client *kubeapi.Client
 	reader
 	counts *counts
-	group  string // the pool of this group, as namespace/name; "": a hub
+	group  string           // the pool of this group, as namespace/name; "": a hub
+	self   *kubeapi.Account // owner of its imports; nil: not read yet
+	denied bool             // it may not patch imports
+}
+
+// owner returns the service account that owns the imports of a namespace, or nil. Kubernetes deletes an
+// import when its owners are uninstalled, because no process remains that would update it. An owner in
+// another namespace would count as absent.
+func (w *writer) owner(ctx context.Context, namespace string) (*kubeapi.Account, error) {
+	if w.self == nil {
+		self, err := w.client.Self(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.self = &self
+	}
+	if w.self.UID == "" || w.self.Namespace != namespace {
+		return nil, nil
+	}
+	return w.self, nil
 }
 
 // parent sets our entry in a pool's status to want, or removes it if want is nil. It reads the
@@ -82,7 +102,11 @@ func (w *writer) imported(ctx context.Context, n Name, have *import_, want *cont
 		}
 		return w.wrote(err)
 	case have == nil:
-		err = w.client.Create(ctx, imports, n.Namespace, w.object(n, w.notes()))
+		owner, err := w.owner(ctx, n.Namespace)
+		if err != nil {
+			return err
+		}
+		err = w.client.Create(ctx, imports, n.Namespace, owned(w.object(n, w.notes()), owner))
 		if err != nil && !kubeapi.IsConflict(err) {
 			return err
 		}
@@ -93,6 +117,23 @@ func (w *writer) imported(ctx context.Context, n Name, have *import_, want *cont
 		o["status"] = map[string]any{"controllers": []*control{want}}
 	}
 	return w.wrote(w.client.Apply(ctx, at, o))
+}
+
+// own makes this process's service account an owner of an import that has an entry of ours. Other owners
+// stay. Without the permission the import is kept after an uninstall.
+func (w *writer) own(ctx context.Context, have *import_) error {
+	owner, err := w.owner(ctx, have.Namespace)
+	if err != nil || owner == nil || w.denied || slices.Contains(have.owners, owner.UID) {
+		return err
+	}
+	at := kubeapi.Patch{Resource: imports, Namespace: have.Namespace, Name: have.Name.Name, Manager: w.controller}
+	o := owned(w.object(have.Name, nil), owner)
+	o["metadata"].(map[string]any)["uid"] = have.uid // not another import of that name
+	err = w.client.Apply(ctx, at, o)
+	if w.denied = kubeapi.IsForbidden(err); w.denied || kubeapi.IsConflict(err) {
+		return nil
+	}
+	return w.wrote(err)
 }
 
 // removable reports whether nothing remains in an import without our entry. One that another
@@ -155,3 +196,13 @@ const (
 	problemAbsent    = "the kind " + kindImport + " is not installed"
 	problemForbidden = "a right on " + kindImport + "s is missing"
 )
+
+// owned adds an owner to an object, unless it is nil.
+func owned(object map[string]any, owner *kubeapi.Account) map[string]any {
+	if owner != nil {
+		object["metadata"].(map[string]any)["ownerReferences"] = []map[string]any{
+			{"apiVersion": "v1", "kind": "ServiceAccount", "name": owner.Name, "uid": owner.UID},
+		}
+	}
+	return object
+}

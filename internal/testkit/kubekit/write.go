@@ -2,6 +2,7 @@ package kubekit
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -140,4 +141,63 @@ func (c *Cluster) Apply(manifests string, args ...string) string {
 		c.tb.Fatalf("kubectl apply: %v\n%s\n%s", err, out, manifests)
 	}
 	return out
+}
+
+// Accounts are the service accounts.
+var Accounts = kubeapi.Resource{Version: "v1", Plural: "serviceaccounts"}
+
+// Account creates a service account and returns its configuration. For Grant it is the user
+// system:serviceaccount:NAMESPACE:NAME.
+func (c *Cluster) Account(namespace, name string) kubeapi.Config {
+	c.tb.Helper()
+	c.Create(Accounts, namespace, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+	code, answer := c.Do(http.MethodPost, Accounts.Path(namespace, name)+"/token", strings.NewReader(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`), asJSON)
+	var request struct {
+		Status struct {
+			Token string `json:"token"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(answer), &request); err != nil || code != http.StatusCreated {
+		c.tb.Fatalf("token of service account %s/%s: %d %s", namespace, name, code, answer)
+	}
+	k := c.As("admin")
+	k.Token = request.Status.Token
+	return k
+}
+
+// CollectGarbage deletes the objects of a namespace whose owners, all of them service accounts, are gone.
+// The controller manager does so in a real cluster.
+func (c *Cluster) CollectGarbage(r kubeapi.Resource, namespace string) {
+	c.tb.Helper()
+	type meta struct {
+		Metadata struct {
+			Name   string `json:"name"`
+			UID    string `json:"uid"`
+			Owners []struct {
+				Kind string `json:"kind"`
+				UID  string `json:"uid"`
+			} `json:"ownerReferences"`
+		} `json:"metadata"`
+	}
+	list := func(r kubeapi.Resource) (all struct{ Items []meta }) {
+		code, answer := c.Do(http.MethodGet, r.Path(namespace, ""), nil, asJSON)
+		if err := json.Unmarshal([]byte(answer), &all); err != nil || code != http.StatusOK {
+			c.tb.Fatalf("list %s: %d %s", r, code, answer)
+		}
+		return all
+	}
+	objects, alive := list(r), map[string]bool{}
+	for _, a := range list(Accounts).Items {
+		alive[a.Metadata.UID] = true
+	}
+	for _, o := range objects.Items {
+		keep := len(o.Metadata.Owners) == 0
+		for _, owner := range o.Metadata.Owners {
+			keep = keep || owner.Kind != "ServiceAccount" || alive[owner.UID]
+		}
+		if !keep {
+			body := fmt.Sprintf(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":%q}}`, o.Metadata.UID)
+			c.Do(http.MethodDelete, r.Path(namespace, o.Metadata.Name), strings.NewReader(body), asJSON)
+		}
+	}
 }
