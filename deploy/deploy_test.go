@@ -223,12 +223,16 @@ func testInstall(t *testing.T, c *kubekit.Cluster) {
 	}
 }
 
-// testNamesOfMetrics checks that alerts and the dashboard use existing metrics only.
+// testNamesOfMetrics checks that alerts and dashboards use existing metrics only.
 func testNamesOfMetrics(t *testing.T, page string) {
 	t.Helper()
 	reference := readFile(t, "../docs/metrics.md") // generated from the registry
 	var unknown []string
-	for _, file := range []string{chart + "/files/alerts.yaml", chart + "/files/dashboard.json"} {
+	files, err := filepath.Glob(chart + "/files/dashboards/*.json")
+	if err != nil || len(files) < 5 {
+		t.Errorf("dashboards %q, %v, want 5", files, err)
+	}
+	for _, file := range append(files, chart+"/files/alerts.yaml") {
 		for _, name := range regexp.MustCompile(`grapevine_[a-z_]+`).FindAllString(readFile(t, file), -1) {
 			name = strings.TrimSuffix(name, "_bucket")
 			// Series with labels are on the page only once something has counted.

@@ -257,6 +257,7 @@ var Rows = Table{
 	{"internal/testkit/hub", 1, Kit, 0},
 	{"internal/testkit/kinds", 1, Kit, 0},
 	{"internal/testkit/locks", 1, Kit, 0},
+	{"internal/dashboards", 1, Kit, 0},
 	{"internal/testkit/mutants", 1, Kit, 0},
 	{"internal/testkit/sweep", 1, Kit, 0},
 	{"internal/testkit/wasmkit", 1, Kit, 0},
@@ -270,6 +271,7 @@ var Rows = Table{
 	{"internal/testkit/guide", 3, Kit, 0},
 	{"internal/testkit/otlp", 3, Kit, 0},
 	{"internal/testkit/podkit", 3, Kit, 0},
+	{"internal/testkit/promkit", 3, Kit, 0},
 	{"internal/testkit/steps", 3, Kit, 0},
 
 	// Test kits, level 5.

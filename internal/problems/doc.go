@@ -1,5 +1,5 @@
 // Package problems is the table of everything that an operator may have to act on. Each entry has a
-// stable code, such as GV3101, with its severity, meaning, effect on users, actions and a way to
+// stable code, such as GV3002, with its severity, meaning, effect on users, actions and a way to
 // verify the fix.
 //
 // Status, the status page, log attributes, alerts, the metric grapevine_problems, the runbook and

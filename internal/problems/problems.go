@@ -50,8 +50,8 @@ type Problem struct {
 type Alert struct {
 	Name string
 	For  string // how long the expression has to hold; "" for not at all
-	// Expr is the expression, with $NS for the label matcher of the namespace. "" means that
-	// grapevine_problems counts the problem.
+	// Expr is the expression, with $NS for the label matcher of the namespace and $ERRORS, $FIRST
+	// and $LATE for Objectives. "" means that grapevine_problems counts the problem.
 	Expr string
 }
 

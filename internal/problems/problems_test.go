@@ -86,7 +86,7 @@ func TestGenerated(t *testing.T) {
 	if !found || !closed {
 		t.Fatalf("%s has no marks around its problems", runbook)
 	}
-	for path, want := range map[string]string{runbook: before + markFrom + Markdown() + markTo + after, alerts: Rules()} {
+	for path, want := range map[string]string{runbook: before + markFrom + Markdown() + markTo + after, alerts: Rules(Chart)} {
 		if *rewrite {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 				t.Fatal(err)

@@ -451,18 +451,16 @@ var lists = []Problem{
 var traffic = []Problem{
 	{
 		Code: UserErrors, Title: "users get errors", Severity: Critical, Source: Prometheus,
-		Meaning: "More than 1% of the requests to a model fail for users: status 500 and above, a full engine's 429 or 503, or no answer.",
+		Meaning: "Requests to a model fail for users 14 times as often as the objective allows over the last hour, or 6 times over six hours.",
 		Effect:  "Users see errors.",
 		Action: []string{
 			"Run `grapevine status` and act on the problems at its top.",
 			"If requests wait, the pool is full: [size a deployment](tasks/size.md).",
 			"Look at single requests: [slow request](tasks/slow-request.md), [wrong placement](tasks/wrong-placement.md).",
 		},
-		Verify: "The ratio of `grapevine_user_errors_total` to `grapevine_user_requests_total` is below 1%.",
-		Alert: &Alert{
-			Name: "GrapevineUserErrors", For: "5m",
-			Expr: "sum by (model) (rate(grapevine_user_errors_total{$NS}[5m])) / sum by (model) (rate(grapevine_user_requests_total{$NS}[5m])) > 0.01",
-		},
+		Verify:  "The alert ends within five minutes after the last errors: the ratio of `grapevine_user_errors_total` to `grapevine_user_requests_total` is small again.",
+		Details: countedAsErrors,
+		Alert:   &Alert{Name: "GrapevineUserErrors", For: "2m", Expr: burns(errorsOver, fast...)},
 	},
 	{
 		Code: Saturated, Title: "requests wait for capacity", Severity: Warning,
@@ -471,6 +469,44 @@ var traffic = []Problem{
 		Action:  []string{"Run `grapevine flow` to see which tenants wait.", "[Add engines](tasks/size.md), or limit tenants with [priorities](tasks/priorities.md)."},
 		Verify:  "`grapevine_flow_waiting_requests` is 0.",
 		Alert:   &Alert{Name: "GrapevineSaturated", For: "10m"},
+	},
+	{
+		Code: ErrorBudget, Title: "errors use up their budget", Severity: Warning, Source: Prometheus,
+		Meaning: "Requests to a model fail for users 3 times as often as the objective allows over the last day, or more often than it allows over three days.",
+		Effect:  "A small share of users' requests fails. At this rate the month misses its objective.",
+		Action: []string{
+			"Look for a new cause in the panel *Errors by cause* of the dashboard *Request class*, over a week.",
+			"Run `grapevine status`: problems that come and go leave evidence at their endpoint.",
+			"Compare with the times of upgrades, configuration changes and peaks of load.",
+		},
+		Verify:  "The ratio of `grapevine_user_errors_total` to `grapevine_user_requests_total` over six hours is within the objective.",
+		Details: countedAsErrors,
+		Alert:   &Alert{Name: "GrapevineErrorBudget", For: "15m", Expr: burns(errorsOver, slow...)},
+	},
+	{
+		Code: LateTokens, Title: "first tokens are late", Severity: Critical, Source: Prometheus,
+		Meaning: "First tokens of a model are later than the objective 14 times as often as it allows over the last hour, or 6 times over six hours.",
+		Effect:  "Users wait for the first word.",
+		Action: []string{
+			"Run `grapevine status` and act on the problems at its top: slow or missing engines, lost cache knowledge.",
+			"If requests wait, the pool is full: [size a deployment](tasks/size.md).",
+			"Otherwise look at a [slow request](tasks/slow-request.md) and at [cache misses](tasks/cache-miss.md).",
+		},
+		Verify:  "The quantiles of `grapevine_user_first_token_seconds` are below the objective for five minutes.",
+		Details: objectiveOfTokens,
+		Alert:   &Alert{Name: "GrapevineFirstTokensLate", For: "2m", Expr: burns(lateOver, fast...)},
+	},
+	{
+		Code: TokenBudget, Title: "late first tokens use up their budget", Severity: Warning, Source: Prometheus,
+		Meaning: "First tokens of a model are later than the objective 3 times as often as it allows over the last day, or more often than it allows over three days.",
+		Effect:  "More users than agreed wait for the first word, usually at peaks of load.",
+		Action: []string{
+			"Compare the hours of late first tokens with waiting requests, and [size the deployment](tasks/size.md) for these peaks.",
+			"Compare the share of cached prompt tokens with last week's: [cache misses](tasks/cache-miss.md).",
+		},
+		Verify:  "The quantiles of `grapevine_user_first_token_seconds` over six hours are below the objective.",
+		Details: objectiveOfTokens,
+		Alert:   &Alert{Name: "GrapevineFirstTokenBudget", For: "15m", Expr: burns(lateOver, slow...)},
 	},
 	{
 		Code: UnknownRole, Title: "role label is unknown", Severity: Warning,

@@ -103,8 +103,8 @@ func Markdown() string {
 	return b.String()
 }
 
-// Rules returns the alerts as a template of the Helm chart.
-func Rules() string {
+// Rules returns the alerts as a file of Prometheus rules.
+func Rules(o Objectives) string {
 	var b strings.Builder
 	b.WriteString("# Written by go test ./internal/problems -rewrite.\ngroups:\n  - name: grapevine\n    rules:\n")
 	for i := range Table {
@@ -112,7 +112,7 @@ func Rules() string {
 		if p.Alert == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "      - alert: %s\n        expr: %s\n", p.Alert.Name, strings.ReplaceAll(p.expr(), "$NS", "namespace={{ .Release.Namespace | quote }}"))
+		fmt.Fprintf(&b, "      - alert: %s\n        expr: %s\n", p.Alert.Name, o.fill(p.expr()))
 		if p.Alert.For != "" {
 			fmt.Fprintf(&b, "        for: %s\n", p.Alert.For)
 		}

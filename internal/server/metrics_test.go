@@ -100,7 +100,8 @@ func families(t *testing.T) (list []family) {
 	descs := make(chan *prometheus.Desc, 1024)
 	s.registry.Describe(descs)
 	close(descs)
-	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
+	constant := regexp.MustCompile(`(\w+)="`)
+	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 	for d := range descs {
 		m := form.FindStringSubmatch(d.String())
 		if m == nil {
@@ -114,8 +115,11 @@ func families(t *testing.T) (list []family) {
 			continue // metrics of the process and its runtime
 		}
 		f := family{name: m[1], kind: kinds[m[1]], help: help}
-		if m[3] != "" {
-			f.labels = strings.Split(m[3], ",")
+		for _, label := range constant.FindAllStringSubmatch(m[3], -1) {
+			f.labels = append(f.labels, label[1])
+		}
+		if m[4] != "" {
+			f.labels = append(f.labels, strings.Split(m[4], ",")...)
 		}
 		if f.kind == "" {
 			f.kind = kindOf(f.name)
@@ -123,7 +127,7 @@ func families(t *testing.T) (list []family) {
 		list = append(list, f)
 	}
 	slices.SortFunc(list, func(a, b family) int { return strings.Compare(a.name, b.name) })
-	return list
+	return slices.CompactFunc(list, func(a, b family) bool { return a.name == b.name }) // values of constant labels
 }
 
 // kindOf returns the kind of a family without series, by its name.
@@ -131,7 +135,7 @@ func kindOf(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_total"):
 		return "counter"
-	case name == "grapevine_request_seconds", name == "grapevine_request_first_token_seconds":
+	case slices.Contains([]string{"grapevine_request_seconds", "grapevine_flow_wait_seconds", "grapevine_plugin_seconds"}, name), strings.HasSuffix(name, "_first_token_seconds"):
 		return "histogram"
 	}
 	return "gauge"

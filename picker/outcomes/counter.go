@@ -86,6 +86,7 @@ type userCounts struct {
 	prompt     uint64 // tokens, where the engine reported cached ones
 	cached     uint64
 	first      FirstTokens
+	firstSum   float64 // seconds
 }
 
 // New returns a counter for the pool's endpoints, registered with reg unless that is nil.
@@ -121,6 +122,7 @@ func (t *Counter) Ended(e *End) {
 	u.cached += uint64(max(e.CachedTokens, 0))
 	if e.Status/firstStatus == 2 && e.First > 0 {
 		u.first.observe(e.First)
+		u.firstSum += e.First.Seconds()
 	}
 	switch cause := e.users(); {
 	case cause != "":

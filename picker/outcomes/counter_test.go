@@ -89,6 +89,35 @@ grapevine_requests_total{class="5xx",endpoint="10.0.0.1:8000",model="m"} 3
 	}
 }
 
+// TestFirstTokensOfUsers counts first tokens of successful requests by model.
+func TestFirstTokensOfUsers(t *testing.T) {
+	pool, x, reg := tallyRig(t, []string{"m"}, 8000)
+	ep := pool.Snapshot().Endpoints[0]
+	for _, e := range []End{
+		{Status: 200, First: 15 * time.Millisecond}, {Status: 200, First: 3 * time.Second}, {Status: 200, First: time.Hour},
+		{Status: 200}, {Status: 500, First: time.Second},
+	} {
+		e.Endpoint, e.Model, e.Complete = ep, "m", true
+		x.Ended(&e)
+	}
+	var want strings.Builder
+	want.WriteString("# HELP grapevine_user_first_token_seconds Time from the decision to the first token of users' requests, where observed, by model.\n" +
+		"# TYPE grapevine_user_first_token_seconds histogram\n")
+	for _, b := range []struct {
+		bound string
+		n     int
+	}{
+		{"0.01", 0}, {"0.02", 1}, {"0.0501", 1}, {"0.1", 1}, {"0.1995", 1}, {"0.5012", 1}, {"1", 1}, {"1.9953", 1}, {"5.0119", 2}, {"10", 2},
+		{"19.9526", 2}, {"50.1187", 2}, {"100", 2}, {"199.5262", 2}, {"501.1872", 2}, {"+Inf", 3},
+	} {
+		fmt.Fprintf(&want, "grapevine_user_first_token_seconds_bucket{model=\"m\",le=%q} %d\n", b.bound, b.n)
+	}
+	want.WriteString("grapevine_user_first_token_seconds_sum{model=\"m\"} 3603.015\ngrapevine_user_first_token_seconds_count{model=\"m\"} 3\n")
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want.String()), "grapevine_user_first_token_seconds"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTotals: totals count every request once, and errors and cached tokens by endpoint.
 func TestTotals(t *testing.T) {
 	pool, x, _ := tallyRig(t, []string{"m", "n"}, 8000, 8001)

@@ -47,6 +47,7 @@ var (
 	descFirst      = desc("grapevine_request_first_token_seconds", "Time from decision to first token of answers that were streamed and seen, by endpoint.", "endpoint")
 	descWhole      = desc("grapevine_request_seconds", "Time from decision to the end of complete answers, by endpoint.", "endpoint")
 	descUsers      = desc("grapevine_user_requests_total", "User requests, placed or not, by model.", "model")
+	descUserFirst  = desc("grapevine_user_first_token_seconds", "Time from the decision to the first token of users' requests, where observed, by model.", "model")
 	descErrors     = desc("grapevine_user_errors_total", "Requests that failed for users without a client error, by model and cause.", "model", "cause")
 	descSaturation = desc("grapevine_model_saturation", "How full the engines of a base model are: the mean, over its endpoints whose gauges are fresh, of what is more: waiting requests over 5, or use of the KV memory over 0.8. At 1 they count as full. Without a name: endpoints of which no model is known.", "model")
 	descUnfinished = desc("grapevine_user_unfinished_total", "Responses that ended early or never started, by model: the engine failed or the client disconnected.", "model")
@@ -54,7 +55,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (t *Counter) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descFirst, descWhole, descUsers, descErrors, descUnfinished, descSaturation} {
+	for _, d := range []*prometheus.Desc{descRequests, descFirst, descWhole, descUsers, descUserFirst, descErrors, descUnfinished, descSaturation} {
 		ch <- d
 	}
 }
@@ -82,6 +83,7 @@ func (t *Counter) Collect(ch chan<- prometheus.Metric) {
 	for name, u := range t.users {
 		count(descUsers, u.requests, name)
 		count(descUnfinished, u.unfinished, name)
+		ch <- u.first.metric(descUserFirst, u.firstSum, name)
 		for i, cause := range userCauses {
 			count(descErrors, u.errors[i], name, cause)
 		}

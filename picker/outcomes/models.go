@@ -2,7 +2,10 @@ package outcomes
 
 import (
 	"math"
+	"slices"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Buckets of FirstTokens: ten for each factor of ten, from 10 ms to 1,000 s.
@@ -20,6 +23,23 @@ func (f *FirstTokens) observe(d time.Duration) {
 	i := math.Ceil(firstSteps * math.Log10(d.Seconds()/firstLeast))
 	f[int(min(max(i, 0), firstBuckets-1))]++
 }
+
+// metric returns the counts as a histogram with three buckets for each factor of ten: at most
+// 0.01, 0.02, 0.0501 and 0.1 s, and so on.
+func (f *FirstTokens) metric(desc *prometheus.Desc, sum float64, model string) prometheus.Metric {
+	total, buckets := uint64(0), map[float64]uint64{}
+	for i, n := range f {
+		total += n
+		if last := len(f) - 1; i < last && slices.Contains(shownSteps, i%firstSteps) {
+			bound := firstLeast * math.Pow(10, float64(i)/firstSteps)
+			buckets[math.Round(bound*1e4)/1e4] = total
+		}
+	}
+	return prometheus.MustNewConstHistogram(desc, total, sum, buckets, model)
+}
+
+// shownSteps are the steps of a decade whose bounds are buckets of the metric.
+var shownSteps = []int{0, 3, 7}
 
 // Quantile returns the q-quantile in seconds, with an error of at most 13% from 10 ms to
 // 1,000 s. It is 0 without answers.

@@ -111,7 +111,7 @@ func TestIncidents(t *testing.T) {
 				return "/metrics has no problem " + string(in.code)
 			})
 			inMetrics := time.Since(began)
-			fires(t, p, before, s.scrape(t))
+			fires(t, &p, before, s.scrape(t))
 			if text := output(t, "status", "--admin", s.admin); !strings.Contains(text, string(in.code)+" ") || !strings.Contains(text, p.Title) {
 				t.Errorf("grapevine status prints no %s:\n%s", in.code, text)
 			}
