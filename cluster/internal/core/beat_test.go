@@ -72,6 +72,13 @@ func TestManyPeers(t *testing.T) {
 	if n := lost(); n != 0 {
 		t.Errorf("%d peers were lost before they missed three heartbeats", n)
 	}
+	for id, c := range tb.cores {
+		for _, p := range c.peers {
+			if p.Quiet {
+				t.Errorf("%v counts %s as silent before it missed three heartbeats", id, p.ID)
+			}
+		}
+	}
 	tb.run(700 * time.Millisecond)
 	if n := lost(); n != 20 {
 		t.Errorf("%d of 20 detected the silent member within 2.1 s", n)
