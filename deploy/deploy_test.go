@@ -103,6 +103,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("Page", func(t *testing.T) { testPage(t, c, binary) })
 	t.Run("Guide", func(t *testing.T) { testGuide(t, c, binary) })
 	t.Run("Pods", func(t *testing.T) { testPods(t, c, binary) })
+	t.Run("AirGapped", func(t *testing.T) { testAirGapped(t, c, binary) })
 	t.Run("SeveralPools", func(t *testing.T) { testSeveralPools(t, c, binary) })
 	t.Run("Standalone", func(t *testing.T) { testStandalone(t, c, binary) })
 	t.Run("ForeignCharts", func(t *testing.T) { testForeignCharts(t, c, binary) })

@@ -40,6 +40,7 @@ type Kit struct {
 	mu       sync.Mutex
 	pods     map[string]*Pod     // by NAMESPACE/NAME
 	services map[string]*service // by NAME.NAMESPACE
+	claims   map[string]string   // folders of bound claims, by NAMESPACE/NAME
 	turn     int
 	count    int
 }
@@ -79,7 +80,7 @@ func (k *Kit) image(name string) Image {
 // registry.
 func Open(tb testing.TB, c *kubekit.Cluster, images map[string]Image) *Kit {
 	tb.Helper()
-	k := &Kit{tb: tb, c: c, images: images, dir: tb.TempDir(), pods: map[string]*Pod{}, services: map[string]*service{}}
+	k := &Kit{tb: tb, c: c, images: images, dir: tb.TempDir(), pods: map[string]*Pod{}, services: map[string]*service{}, claims: map[string]string{}}
 	network.mu.Lock()
 	network.recent = k
 	network.mu.Unlock()
@@ -94,6 +95,13 @@ func Open(tb testing.TB, c *kubekit.Cluster, images map[string]Image) *Kit {
 		}
 	})
 	return k
+}
+
+// Bind makes a folder of this machine the volume of a PersistentVolumeClaim.
+func (k *Kit) Bind(namespace, claim, folder string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.claims[namespace+"/"+claim] = folder
 }
 
 func last(text string) string { return text[max(0, len(text)-6000):] }

@@ -78,10 +78,17 @@ type volumeMount struct {
 
 // podVolume is one of the supported kinds of volumes.
 type podVolume struct {
-	Name      string           `json:"name"`
-	Secret    *volumeSource    `json:"secret"`
-	Config    *volumeSource    `json:"configMap"`
-	Empty     *json.RawMessage `json:"emptyDir"`
+	Name   string           `json:"name"`
+	Secret *volumeSource    `json:"secret"`
+	Config *volumeSource    `json:"configMap"`
+	Empty  *json.RawMessage `json:"emptyDir"`
+	Claim  *struct {
+		Name     string `json:"claimName"`
+		ReadOnly bool   `json:"readOnly"`
+	} `json:"persistentVolumeClaim"`
+	Image *struct {
+		Reference string `json:"reference"`
+	} `json:"image"`
 	Projected *struct {
 		Mode    int `json:"defaultMode"`
 		Sources []struct {

@@ -38,9 +38,35 @@ func (p *Pod) mounts(c *container, image Image) (list []mount) {
 		list = append(list, mount{From: p.token(), To: tokenFolder, ReadOnly: true})
 	}
 	for _, m := range c.Mounts {
-		list = append(list, mount{From: filepath.Join(p.volume(m.Name), m.SubPath), To: m.Path, ReadOnly: m.ReadOnly})
+		list = append(list, p.mountsOf(m)...)
 	}
 	return list
+}
+
+// mountsOf returns the mounts of one volume in a container.
+func (p *Pod) mountsOf(m volumeMount) (list []mount) {
+	p.k.tb.Helper()
+	i := slices.IndexFunc(p.spec.Volumes, func(v podVolume) bool { return v.Name == m.Name })
+	switch v := p.spec.Volumes[i]; {
+	case v.Claim != nil:
+		p.k.mu.Lock()
+		dir := p.k.claims[p.Namespace+"/"+v.Claim.Name]
+		p.k.mu.Unlock()
+		if dir == "" {
+			p.k.tb.Fatalf("pod %s: the claim %s of volume %s is not bound", p.Name, v.Claim.Name, v.Name)
+		}
+		return []mount{{From: filepath.Join(dir, m.SubPath), To: m.Path, ReadOnly: m.ReadOnly || v.Claim.ReadOnly}}
+	case v.Image != nil:
+		image := p.k.image(v.Image.Reference)
+		if image.Files == nil || m.SubPath != "" {
+			p.k.tb.Fatalf("pod %s: image %q of volume %s cannot be pulled, or has a subPath", p.Name, v.Image.Reference, v.Name)
+		}
+		for to, from := range image.Files {
+			list = append(list, mount{From: from, To: filepath.Join(m.Path, to), ReadOnly: true})
+		}
+		return list
+	}
+	return []mount{{From: filepath.Join(p.volume(m.Name), m.SubPath), To: m.Path, ReadOnly: m.ReadOnly}}
 }
 
 func (p *Pod) volume(name string) string { return filepath.Join(p.dir, "volumes", name) }
@@ -73,6 +99,7 @@ func (p *Pod) writeVolumes() {
 		dir := p.volume(v.Name)
 		switch {
 		case v.Empty != nil: // by makeEmpty
+		case v.Claim != nil, v.Image != nil: // mounted from their origin
 		case v.Secret != nil:
 			p.publish(dir, p.content("secret", v.Secret), v.Secret.Mode)
 		case v.Config != nil:
