@@ -152,16 +152,20 @@ func (e *engines) models(w http.ResponseWriter, _ *http.Request) {
 // answerChunks is how many events a streamed answer has.
 const answerChunks = 50
 
-// streamedAnswer sends a chat answer event by event. Its usage names no cached tokens, as
-// with vLLM's default flags.
+// streamedAnswer sends a chat answer event by event, with different words and a finish reason, as sound
+// engines do. Its usage names no cached tokens, as with vLLM's default flags.
 func streamedAnswer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	control := http.NewResponseController(w)
 	for i := range answerChunks {
-		if i < answerChunks-1 {
-			fmt.Fprint(w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}`+"\n\n")
-		} else {
-			fmt.Fprint(w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":48,"total_tokens":148}}`+"\n\ndata: [DONE]\n\n")
+		switch finish := "null"; i {
+		case answerChunks - 2:
+			finish = `"stop"`
+			fallthrough
+		default:
+			fmt.Fprintf(w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%x "},"finish_reason":%s}]}`+"\n\n", rand.Uint32(), finish)
+		case answerChunks - 1:
+			fmt.Fprint(w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":49,"total_tokens":149}}`+"\n\ndata: [DONE]\n\n")
 		}
 		if control.Flush() != nil || r.Context().Err() != nil {
 			return

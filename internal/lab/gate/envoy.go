@@ -103,6 +103,10 @@ func (s *session) throughEnvoy(rate int, proxies []*proxy, bodies *bench.Client)
 			if err != nil {
 				return err
 			}
+			// Request headers, body and response headers at least. Fewer mean that Envoy did not ask.
+			if sent := after.messages - before.messages; round > 0 && sent < 2*float64(count) {
+				return fmt.Errorf("gate: Envoy sent %.0f messages for %d requests", sent, count)
+			}
 			cost[i] = (after.cpu - before.cpu) / float64(count)
 			if i == 1 && round > 0 {
 				messages = append(messages, (after.messages-before.messages)/float64(count))

@@ -18,6 +18,8 @@ import (
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // noop answers every message without looking at it: headers with a fixed destination,
@@ -43,6 +45,9 @@ func ServeNoop(ctx context.Context, address, destination string) error {
 		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})),
 		grpc.MaxRecvMsgSize(128<<20), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window))
 	extproc.RegisterExternalProcessorServer(s, &noop{destination: []byte(destination)})
+	healthy := health.NewServer() // Envoy asks for it before it sends requests
+	healthy.SetServingStatus(extproc.ExternalProcessor_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
+	grpc_health_v1.RegisterHealthServer(s, healthy)
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()
 	if err := s.Serve(lis); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
