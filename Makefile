@@ -126,6 +126,7 @@ golden: ## rewrite all golden files and generated tables; review the diff
 	go test ./internal/server -run TestMetricsPage -rewrite
 	go test ./internal/commands -run TestFlagTable -rewrite
 	go test ./extproc/envoyconf -rewrite
+	go test ./internal/arch -run TestPublicAPI -rewrite
 
 .PHONY: test
 test: setup build ## run all tests

@@ -17,5 +17,6 @@
 //
 // The exported names of this package and of the packages plugin, cycle, request and endpoint follow
 // semantic versioning from 1.0 on. Before 1.0 a minor version may change them; the changelog lists
-// each change under "Library". All other packages may change at any time.
+// each change under "Library". All other packages may change at any time. The file api.txt lists these
+// names with their types; a test compares it with the code.
 package epp

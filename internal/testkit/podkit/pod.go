@@ -97,7 +97,7 @@ func Open(tb testing.TB, c *kubekit.Cluster, images map[string]Image) *Kit {
 	return k
 }
 
-// Bind makes a folder of this machine the volume of a PersistentVolumeClaim.
+// Bind makes a folder of this machine the volume of a claim.
 func (k *Kit) Bind(namespace, claim, folder string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
