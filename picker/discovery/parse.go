@@ -126,12 +126,8 @@ func (p *parser) duplicates(n strict.Node, e *Endpoint) {
 
 // engine reads the engine type from its field or its label, which must not contradict each other.
 func (p *parser) engine(o *strict.Object, e *Endpoint) {
-	words := []string{
-		endpoint.EngineVLLM.String(), endpoint.EngineSGLang.String(),
-		endpoint.EngineTRTLLM.String(), endpoint.EngineTriton.String(),
-	}
 	field, label := o.Field("engine"), e.Labels[endpoint.LabelEngine]
-	word, ok := field.Enum(words...)
+	word, ok := field.Enum(endpoint.EngineLabels()...)
 	own := o.Field("labels").Object().Field(endpoint.LabelEngine).Found()
 	switch {
 	case ok && own && endpoint.EngineOf(label) != endpoint.EngineOf(word):

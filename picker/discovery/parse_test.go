@@ -129,3 +129,18 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestEveryEngineType: the field engine accepts the label of every engine type.
+func TestEveryEngineType(t *testing.T) {
+	for i, label := range endpoint.EngineLabels() {
+		path := filepath.Join(t.TempDir(), "endpoints.yaml")
+		text := fmt.Sprintf("endpoints:\n- {name: a, namespace: n, address: 10.0.0.1, port: 8000, engine: %s}\n", label)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		list, problems := Load(path)
+		if len(problems) > 0 || len(list) != 1 || list[0].Engine != endpoint.EngineType(i+1) {
+			t.Errorf("engine: %s gives %v, problems %v", label, list, problems)
+		}
+	}
+}

@@ -54,37 +54,58 @@ const (
 	EngineTriton
 )
 
-// EngineOf parses the engine-type label.
-func EngineOf(label string) EngineType {
-	switch label {
-	case "vllm":
-		return EngineVLLM
-	case "sglang":
-		return EngineSGLang
-	case "trtllm-serve", "trtllm":
-		return EngineTRTLLM
-	case "triton-tensorrt-llm", "triton":
-		return EngineTriton
-	default:
-		return EngineUnknown
+// engines has the facts of each engine type that several packages need. The metrics of each type are in
+// package scrape, and what is known about its rendering in internal/prompt.
+var engines = [...]struct {
+	label   string   // of the engine-type label and of configurations
+	other   []string // further values of the label
+	version string   // path of the HTTP request for its version
+	costly  bool     // answering that request takes the engine some time
+}{
+	EngineUnknown: {label: "unknown", version: "/version"},
+	EngineVLLM:    {label: "vllm", version: "/version"},
+	EngineSGLang:  {label: "sglang", version: "/server_info", costly: true},
+	EngineTRTLLM:  {label: "trtllm-serve", other: []string{"trtllm"}, version: "/version"},
+	EngineTriton:  {label: "triton-tensorrt-llm", other: []string{"triton"}, version: "/version"},
+}
+
+// EngineLabels returns the label values of all engine types but EngineUnknown. The caller may change
+// the slice.
+func EngineLabels() []string {
+	labels := make([]string, 0, len(engines)-1)
+	for _, e := range engines[1:] {
+		labels = append(labels, e.label)
 	}
+	return labels
+}
+
+// EngineOf parses the engine-type label. It returns EngineUnknown for other words.
+func EngineOf(label string) EngineType {
+	for i, e := range engines[1:] {
+		if e.label == label || slices.Contains(e.other, label) {
+			return EngineType(i + 1)
+		}
+	}
+	return EngineUnknown
 }
 
 // String returns the label value of the engine type, "unknown" for the zero
 // value.
-func (e EngineType) String() string {
-	switch e {
-	case EngineVLLM:
-		return "vllm"
-	case EngineSGLang:
-		return "sglang"
-	case EngineTRTLLM:
-		return "trtllm-serve"
-	case EngineTriton:
-		return "triton-tensorrt-llm"
-	default:
-		return "unknown"
+func (e EngineType) String() string { return engines[e.known()].label }
+
+// VersionPage returns the path of the HTTP request that an engine of the type answers with its version, and
+// whether the answer costs the engine more than a few lines of text.
+func (e EngineType) VersionPage() (path string, costly bool) {
+	row := &engines[e.known()]
+	return row.version, row.costly
+}
+
+// known returns e, or EngineUnknown if it is not one of the constants.
+func (e EngineType) known() EngineType {
+	if int(e) < len(engines) {
+		return e
 	}
+	return EngineUnknown
 }
 
 // Spec is one endpoint as found by discovery. Address identifies it.

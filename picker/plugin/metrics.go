@@ -59,7 +59,7 @@ func newExtractor(p extractorParams) (Plugin, error) {
 		seen[e.Name] = true
 	}
 	errs = append(errs, Require(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
-		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(engineNames, ", ")))
+		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(endpoint.EngineLabels(), ", ")))
 	var differs []string
 	cache := p.CacheFields != CacheFields{}
 	for _, e := range p.EngineConfigs {
@@ -93,11 +93,6 @@ func (e *EngineNames) checkCustom(at string) []error {
 		seen[m.AttributeKey] = true
 	}
 	return errs
-}
-
-// engineNames are the engines with known gauges.
-var engineNames = []string{
-	endpoint.EngineVLLM.String(), endpoint.EngineSGLang.String(), endpoint.EngineTRTLLM.String(), endpoint.EngineTriton.String(),
 }
 
 func known(engine string) bool { return endpoint.EngineOf(engine) != endpoint.EngineUnknown }

@@ -77,9 +77,10 @@ func (r *Reader) renew(id block.EndpointID, e *engine) {
 	e.versions.asked = true
 	r.mu.Unlock()
 
-	path, pause := "/version", time.Duration(0)
-	if kindOf(ep) == endpoint.EngineSGLang {
-		path, pause = "/server_info", versionPause
+	pause := time.Duration(0)
+	path, costly := kindOf(ep).VersionPage()
+	if costly {
+		pause = versionPause
 	}
 	version, err := r.askVersion(e.address, path)
 	if err != nil {
