@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -34,6 +35,8 @@ type partyOptions struct {
 	kind   envoyconf.Kind // a fixed configuration instead of xDS
 	config string         // file
 	apart  bool           // each replica has its own key, so none can reach another
+	engine *sim.Options   // nil: slow
+	each   func(i int, o *sim.Options)
 }
 
 // openParty opens engines, replicas and an Envoy, and waits until each replica's state of every
@@ -41,7 +44,11 @@ type partyOptions struct {
 func openParty(t *testing.T, with partyOptions) *party {
 	t.Helper()
 	kind := with.kind
-	p := &party{rig: open(t, rigOptions{kind: envoyconf.Plain, engines: partyEngines, engine: slow()})}
+	engine := slow()
+	if with.engine != nil {
+		engine = *with.engine
+	}
+	p := &party{rig: open(t, rigOptions{kind: envoyconf.Plain, engines: partyEngines, engine: engine, each: with.each})}
 	p.envoy.Stop()
 	p.client.Close()
 	var join, told []string

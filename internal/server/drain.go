@@ -39,3 +39,23 @@ func (s *Server) releaseBefore(ctx context.Context) *time.Timer {
 		}
 	})
 }
+
+// lastReports is how long a leaving replica waits for its last reports to be sent, in addition to the
+// longest round trip to another replica.
+const lastReports = 100 * time.Millisecond
+
+// endReports stops the reports to other replicas. They continue until the last request has ended: others
+// count this replica's requests as it reports them. A leaving replica first lets the last ones arrive.
+func (s *Server) endReports(leaving bool) {
+	if s.stopReports == nil {
+		return
+	}
+	if leaving {
+		wait := time.Duration(0)
+		for _, p := range s.node.Status().Peers {
+			wait = max(wait, p.RTT)
+		}
+		time.Sleep(min(lastReports+wait, beforeCut))
+	}
+	s.stopReports()
+}

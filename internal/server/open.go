@@ -155,8 +155,10 @@ func (s *Server) openEngines(context.Context) (err error) {
 		Scheme: m.Scheme, Path: m.Path, TLS: pages,
 		Dialects: func() *scrape.Dialects { return s.config.current().Metrics.Dialects },
 		Pace:     s.config.gaugePace,
-		Demand:   func(ep *endpoint.Endpoint) bool { return s.config.gaugePace() > 0 || scrape.NearSaturation(ep) },
-		OnPage:   s.onPage, OnRead: s.onRead,
+		Demand: func(ep *endpoint.Endpoint) bool {
+			return s.config.gaugePace() > 0 || scrape.NearSaturation(ep) || s.load.Remaining(ep)
+		},
+		OnPage: s.onPage, OnRead: s.onRead,
 		OnRestart: func(ep *endpoint.Endpoint) {
 			s.blame.Gone(int(ep.ID), monotime.Now())
 			s.pool.Renew(ep)

@@ -107,16 +107,17 @@ type groupParts struct {
 
 // decisionParts are the parts that decide about requests.
 type decisionParts struct {
-	sessions   *sessions.Table
-	gate       *gate.Gate
-	stopQueue  context.CancelFunc // admits all waiting requests; nil before the queue exists
-	federation *multicluster.Part // nil: no federation
-	blame      health.Prompts
-	warmUps    *warmup.Sender
-	scheduler  *picker.Scheduler
-	signer     *signed.Signer // nil: targets are not signed
-	recorder   *recording.Recorder
-	chooser    *chooser
+	sessions    *sessions.Table
+	gate        *gate.Gate
+	stopReports context.CancelFunc // ends the reports of load to other replicas; nil without a group
+	stopQueue   context.CancelFunc // admits all waiting requests; nil before the queue exists
+	federation  *multicluster.Part // nil: no federation
+	blame       health.Prompts
+	warmUps     *warmup.Sender
+	scheduler   *picker.Scheduler
+	signer      *signed.Signer // nil: targets are not signed
+	recorder    *recording.Recorder
+	chooser     *chooser
 }
 
 // listenerParts are the listeners of proxies and operators.
@@ -226,6 +227,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		errs = append(errs, s.extproc.Stop(ctx))
 		late.Stop()
 	}
+	s.endReports(drained)
 	// Leave last: other replicas must count this replica's load until its last request has ended.
 	if s.node != nil && s.grouped && drained {
 		if err := s.node.Leave(ctx); err != nil {

@@ -201,7 +201,8 @@ func (s *Server) openLists(group facts.Group) (err error) {
 
 // shareLoad registers what replicas know of load, queues, costs and prompts.
 func (s *Server) shareLoad(group facts.Group) {
-	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log, Watch: s.dog.Loop("load counts")})
+	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: monotime.Now, Log: s.o.Log, Watch: s.dog.Loop("load counts"),
+		Remains: func(ep *endpoint.Endpoint) { s.scrape.RefreshSoon(ep) }})
 	s.queues = facts.NewQueues(group, facts.Queue{
 		Changes: s.gate.Changes, Receive: s.gate.Receive, PeerLeft: s.gate.PeerLeft, Answers: s.gate.Answers, Answered: s.gate.Answered,
 		Dirty: s.gate.Dirty(), Watch: s.dog.Loop("queue shares"),
@@ -256,11 +257,13 @@ func (s *Server) joinGroup(ctx context.Context) error {
 	if s.seeds != nil {
 		s.wg.Go(func() { s.seeds.Run(ctx) })
 	}
-	s.wg.Go(func() { s.load.Run(ctx) })
-	s.wg.Go(func() { s.queues.Run(ctx) })
-	s.wg.Go(func() { s.costs.Run(ctx) })
-	s.wg.Go(func() { s.hints.Run(ctx) })
-	s.wg.Go(func() { s.decisions.peers.Run(ctx) })
+	reports, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopReports = stop
+	s.wg.Go(func() { s.load.Run(reports) })
+	s.wg.Go(func() { s.queues.Run(reports) })
+	s.wg.Go(func() { s.costs.Run(reports) })
+	s.wg.Go(func() { s.hints.Run(reports) })
+	s.wg.Go(func() { s.decisions.peers.Run(reports) })
 	if s.peerFiles != nil {
 		s.peerFiles.joined = time.Now()
 		s.wg.Go(func() { s.peerFiles.files.Run(ctx) })

@@ -26,14 +26,15 @@ type Core struct {
 	directs []*Direct
 	logs    *logs.Set
 
-	updated  time.Duration // last update of gauges and feeds; 0: none
-	nextBeat time.Duration
-	lastBeat time.Duration
-	every    time.Duration // between heartbeats, as last computed
-	leftAt   time.Duration // when Leave was called
-	beatSeq  uint64
-	laggard  string // ID of a peer that this member had not caught up with at the last check
-	in       inbox
+	updated    time.Duration // last update of gauges and feeds; 0: none
+	nextBeat   time.Duration
+	lastBeat   time.Duration
+	every      time.Duration // between heartbeats, as last computed
+	leftAt     time.Duration // when Leave was called
+	beatSeq    uint64
+	caughtUpAt time.Duration // when this member had first caught up with a peer; 0: not yet
+	laggard    string        // ID of a peer that this member had not caught up with at the last check
+	in         inbox
 }
 
 // inbox holds decoded messages, reused for every frame.

@@ -29,7 +29,7 @@ func (c *Core) settle() {
 	}()
 	age := c.Uptime()
 	switch {
-	case c.g.Opt.Standalone && c.named(), c.caughtUp():
+	case c.g.Opt.Standalone && c.named(), c.caughtUp() && c.gaugesComplete():
 		c.g.Phase = group.Settled
 		for _, l := range c.logs.List {
 			l.Settled()
@@ -80,14 +80,32 @@ func (c *Core) caughtUp() bool {
 	return true
 }
 
-func (c *Core) caughtUpWith(p *peer) bool {
-	if !p.Up || p.lastSentAt == 0 || !c.named() {
-		return false
+// gaugesComplete reports whether this member has the gauges of every peer: each reports its own load. A
+// peer that cannot be reached delays the answer by a lease.
+func (c *Core) gaugesComplete() bool {
+	if c.caughtUpAt == 0 {
+		c.caughtUpAt = c.g.Now
 	}
+	return c.g.Now-c.caughtUpAt >= c.g.Opt.Lease || !slices.ContainsFunc(c.peers, func(p *peer) bool {
+		return !c.foreign(p) && (!p.Up || p.lastSentAt == 0 || !p.gaugesComplete())
+	})
+}
+
+func (p *peer) gaugesComplete() bool {
 	for i := range p.gauges {
 		if t := &p.gauges[i]; t.want > 0 && !t.complete {
 			return false
 		}
+	}
+	return true
+}
+
+func (c *Core) caughtUpWith(p *peer) bool {
+	if !p.Up || p.lastSentAt == 0 || !c.named() {
+		return false
+	}
+	if !p.gaugesComplete() {
+		return false
 	}
 	for _, l := range c.logs.List {
 		if !l.CaughtUp(p.Peer) {

@@ -54,3 +54,30 @@ func TestCaughtUp(t *testing.T) {
 		t.Errorf("caught up %d times of %d", caught, 20*500)
 	}
 }
+
+// TestGaugesOfAll: a member that has caught up with one peer settles once it has the gauges of all. A peer
+// that it does not reach delays that by a lease.
+func TestGaugesOfAll(t *testing.T) {
+	c := New(group.Options{Self: group.Member{ID: "a", Boot: 1}}.WithDefaults())
+	c.SetMembers([]group.Member{{ID: "b", Boot: 1}, {ID: "d", Boot: 1}})
+	c.g.Now = time.Second
+	for _, p := range c.peers {
+		p.lastSentAt, p.gauges = 1, []gaugeTable{{want: 1}}
+	}
+	b, d := c.peers[0], c.peers[1]
+	b.Up, b.gauges[0].complete = true, true
+	settled := func(want bool, when string) {
+		t.Helper()
+		if got := c.gaugesComplete(); got != want {
+			t.Errorf("%s: gauges complete is %v, want %v", when, got, want)
+		}
+	}
+	settled(false, "one of two peers is not up")
+	d.Up = true
+	settled(false, "one of two peers has sent no gauges")
+	d.gauges[0].complete = true
+	settled(true, "both peers have sent their gauges")
+	d.Up = false
+	c.g.Now += c.g.Opt.Lease
+	settled(true, "a lease has passed")
+}

@@ -55,6 +55,9 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		return
 	}
 	c, err := e.begin(w, r, body, chat)
+	if c != nil && e.opt.OnDone != nil {
+		defer e.opt.OnDone(r.Header)
+	}
 	if err != nil {
 		if c != nil {
 			c.notify() // the blocks of a refused request are never read

@@ -75,6 +75,8 @@ type Options struct {
 	// OnRequest, if not nil, is called with the headers of every inference request. They are
 	// read-only.
 	OnRequest func(http.Header)
+	// OnDone, if not nil, is called with the same headers when the engine works on the request no more.
+	OnDone func(http.Header)
 
 	StreamInterval int           // tokens per streamed chunk; default 1
 	StartDelay     time.Duration // time of not ready (503) after Open and every restart

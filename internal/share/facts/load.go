@@ -23,13 +23,16 @@ const (
 // expireEvery is how often the time limits of departed replicas' requests are checked.
 const expireEvery = 5 * time.Second
 
-// LoadOptions configure a Load. All fields but Watch are required.
+// LoadOptions configure a Load. All fields but Watch and Remains are required.
 type LoadOptions struct {
 	Group Group
 	Pool  *endpoint.Pool
 	Now   func() time.Time
 	Log   *slog.Logger
 	Watch *watchdog.Loop // of Run; nil: not watched
+	// Remains is called for each endpoint at which a departed replica had requests. New gauges of the
+	// endpoint show when these end.
+	Remains func(*endpoint.Endpoint)
 }
 
 // Load shares in-flight load: absolute values per endpoint, written by each replica for itself. It
@@ -222,14 +225,31 @@ func negative(l endpoint.Load) endpoint.Load {
 // Drop implements cluster.GaugeSink. The requests of a departed replica count until the engine's
 // gauges show that they have ended. A replica that left after its last request has none.
 func (l *Load) Drop(origin string) {
+	remain := l.drop(origin)
+	if l.o.Remains == nil {
+		return
+	}
+	pool := l.o.Pool.Snapshot()
+	for _, address := range remain {
+		if ep := pool.Known(address); ep != nil {
+			l.o.Remains(ep)
+		}
+	}
+}
+
+// drop returns the addresses at which origin had requests.
+func (l *Load) drop(origin string) (remain []string) {
 	l.remote.Lock()
 	defer l.remote.Unlock()
 	l.departed[origin] = true
 	now := l.o.Now()
 	for _, address := range l.loads.KeysOf(origin) {
-		l.depart(origin, address, now)
+		if l.depart(origin, address, now) {
+			remain = append(remain, address)
+		}
 		l.apply(address)
 	}
+	return remain
 }
 
 // apply sums the other replicas' loads. The caller holds l.remote.

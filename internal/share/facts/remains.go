@@ -25,15 +25,24 @@ type remains struct {
 	room    int64     // requests that the last sample leaves to departed replicas; -1: no sample yet
 }
 
-// depart turns origin's last report on an endpoint into remains. The caller holds l.remote.
-func (l *Load) depart(origin, address string, now time.Time) {
+// depart turns origin's last report on an endpoint into remains, and reports whether there are any. The
+// caller holds l.remote.
+func (l *Load) depart(origin, address string, now time.Time) bool {
 	last := l.loads.Get(address, origin)
 	l.loads.Delete(address, origin)
 	if last.Requests == 0 {
-		return
+		return false
 	}
 	last.Rate, last.Busy = 0, 0 // it dispatches no more
 	l.remains[address] = append(l.remains[address], remains{Load: last, origin: origin, process: l.process[origin], since: now, room: -1})
+	return true
+}
+
+// Remaining reports whether requests of departed replicas count at an endpoint.
+func (l *Load) Remaining(ep *endpoint.Endpoint) bool {
+	l.remote.Lock()
+	defer l.remote.Unlock()
+	return len(l.remains[ep.Address]) > 0
 }
 
 // returned drops the remains of a replica that reports again. A restarted replica is a new process:
