@@ -238,3 +238,63 @@ func TestControlToken(t *testing.T) {
 		}
 	}
 }
+
+// TestOrigins: only a page with the address of the request itself is of the same site.
+func TestOrigins(t *testing.T) {
+	for _, c := range []struct {
+		host, origin string
+		cross        bool
+	}{
+		{"localhost:9090", "", false},
+		{"localhost:9090", "http://localhost:9090", false},
+		{"localhost:9090", "http://localhost:9091", true},
+		{"localhost:9090", "null", true},
+		{"", "null", true},
+		{"", "http://", true},
+		{"", "http://a b", true},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Host = c.host
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		if got := crossSite(r); got != c.cross {
+			t.Errorf("a request to %q from a page of %q: cross site = %t, want %t", c.host, c.origin, got, c.cross)
+		}
+	}
+}
+
+// TestNamesOfThisMachine: a Host header names this machine by a loopback address or by localhost.
+func TestNamesOfThisMachine(t *testing.T) {
+	for host, want := range map[string]bool{
+		"127.0.0.1": true, "127.8.8.8:80": true, "[::1]:80": true, "::1": true, "localhost": true, "localhost:1": true, "a.localhost": true,
+		"10.0.0.1": false, "10.0.0.1:80": false, "[2001:db8::1]:80": false, "alocalhost": false, "evil.example": false, "": false,
+	} {
+		if got := loopbackName(host); got != want {
+			t.Errorf("%q names this machine: %t, want %t", host, got, want)
+		}
+	}
+}
+
+// TestClientsOfThisMachine: a client without a readable loopback address is not of this machine.
+func TestClientsOfThisMachine(t *testing.T) {
+	for from, want := range map[string]bool{
+		"127.0.0.1:1": true, "[::1]:1": true, "10.0.0.1:1": false, "127.0.0.1": false, "": false, "@": false, "localhost:1": false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = from
+		if got := fromLoopback(r); got != want {
+			t.Errorf("a client at %q is of this machine: %t, want %t", from, got, want)
+		}
+	}
+}
+
+// TestRefusalsAreCounted: the counter is on the metrics page of the registry.
+func TestRefusalsAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	newMetrics(registry).count(refusedClient)
+	if n, err := testutil.GatherAndCount(registry, "grapevine_admin_refused_total"); err != nil || n != 1 {
+		t.Errorf("%d series of refusals, %v, want 1", n, err)
+	}
+	newMetrics(nil).count(refusedClient)
+}

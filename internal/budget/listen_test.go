@@ -7,7 +7,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -156,5 +159,123 @@ func TestUnreadIsBounded(t *testing.T) {
 		if room > 2*connMemory { // the kernel doubles the size for its own overhead
 			t.Errorf("kernel buffers hold up to %d KiB %s", room>>10, way)
 		}
+	}
+}
+
+// TestNoListeners: a nil *Listeners limits nothing.
+func TestNoListeners(t *testing.T) {
+	var none *Listeners
+	plain := &scripted{}
+	for name, l := range map[string]net.Listener{
+		"Limit": none.Limit("x", 2, plain), "LimitRequests": none.LimitRequests("x", 2, plain), "LimitShort": none.LimitShort("x", 2, plain),
+	} {
+		if l != net.Listener(plain) {
+			t.Errorf("%s of no Listeners returns another listener", name)
+		}
+	}
+	if n := none.Part(2); n != 0 {
+		t.Errorf("no Listeners give %d connections, want 0 for no limit", n)
+	}
+}
+
+// TestKindsOfLimits: each kind of listener has its part of the connections, and those with one request at a
+// time have small kernel buffers.
+func TestKindsOfLimits(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	ls := NewListenersOf(100, nil, registry)
+	for name, c := range map[string]struct {
+		l       net.Listener
+		short   bool
+		buffers int
+	}{
+		"Limit":         {ls.Limit("x", 2, nil), false, 0},
+		"LimitRequests": {ls.LimitRequests("x", 2, nil), false, connMemory},
+		"LimitShort":    {ls.LimitShort("x", 2, nil), true, connMemory},
+	} {
+		o := c.l.(*listener).o
+		if o.Connections != 50 || o.Short != c.short || o.Buffers != c.buffers || o.FirstByte != firstByte {
+			t.Errorf("%s has the options %+v", name, o)
+		}
+		o.Refused()
+		o.Silent()
+	}
+	if n, err := testutil.GatherAndCount(registry, "grapevine_connections_closed_total"); err != nil || n != 2 {
+		t.Errorf("%d series of closed connections, %v, want 2", n, err)
+	}
+	if n := NewListenersOf(100, nil, nil).Part(1000); n != 4 {
+		t.Errorf("the smallest part is %d connections, want 4", n)
+	}
+}
+
+// piped is a listener with one connection, whose other end is kept.
+type piped struct {
+	net.Listener
+	other net.Conn
+}
+
+func (p *piped) Accept() (own net.Conn, err error) {
+	own, p.other = net.Pipe()
+	return own, nil
+}
+
+// TestSilentConnections: a connection without a first byte is closed in time, also after failed reads. One
+// that has sent a byte, or that was closed before, does not count as silent.
+func TestSilentConnections(t *testing.T) {
+	const limit = time.Second
+	for _, c := range []struct {
+		name   string
+		use    func(t *testing.T, c, other net.Conn)
+		silent int
+	}{
+		{"nothing sent", func(*testing.T, net.Conn, net.Conn) {}, 1},
+		{"a read that timed out", func(t *testing.T, c, _ net.Conn) {
+			_ = c.SetReadDeadline(time.Now().Add(limit / 4))
+			if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+				t.Errorf("Read() = %d, %v, want a timeout", n, err)
+			}
+		}, 1},
+		{"a byte sent", func(t *testing.T, c, other net.Conn) {
+			go func() { _, _ = other.Write([]byte("x")) }()
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Error(err)
+			}
+		}, 0},
+		{"closed before", func(_ *testing.T, c, _ net.Conn) { _ = c.Close() }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				silent := 0
+				p := &piped{}
+				conn, err := Limit(p, ListenOptions{FirstByte: limit, Silent: func() { silent++ }}).Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.use(t, conn, p.other)
+				time.Sleep(2 * limit)
+				synctest.Wait()
+				if silent != c.silent {
+					t.Errorf("%d silent connections, want %d", silent, c.silent)
+				}
+				_ = conn.Close()
+				_ = p.other.Close()
+			})
+		})
+	}
+}
+
+// TestNoTimeLimit: a connection without a time limit for its first byte can be read and closed.
+func TestNoTimeLimit(t *testing.T) {
+	p := &piped{}
+	conn, err := Limit(p, ListenOptions{}).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.other.Close()
+	go func() { _, _ = p.other.Write([]byte("x")) }()
+	if n, err := conn.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("Read() = %d, %v, want one byte", n, err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package signed
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,11 @@ func TestSign(t *testing.T) {
 		"nothing":           v.Verify("", prefill, encode),
 		"another version":   v.Verify("v2"+sig[2:], prefill, encode),
 		"a lengthened life": v.Verify("v1.9"+sig[3:], prefill, encode),
+		"no version":        v.Verify(sig[3:], prefill, encode),
+		"a damaged end":     v.Verify(sig+"!", prefill, encode),
+		"a padded end":      v.Verify(sig+"=", prefill, encode),
+		"no signature":      v.Verify(sig[:strings.LastIndexByte(sig, '.')], prefill, encode),
+		"no time":           v.Verify("v1."+sig[strings.LastIndexByte(sig, '.'):], prefill, encode),
 	} {
 		if !errors.Is(err, ErrSignature) {
 			t.Errorf("%s: %v", name, err)
@@ -81,5 +87,36 @@ func TestAppend(t *testing.T) {
 	}
 	if got := (*Signer)(nil).Append(split); len(got) != 2 {
 		t.Errorf("no key, but %v", got)
+	}
+}
+
+// TestAppendContinuation: endpoints of continuations have a signature of their own, which does not cover
+// other targets and is not valid for them.
+func TestAppendContinuation(t *testing.T) {
+	s, err := NewSigner(make([]byte, 32), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := NewVerifier(time.Now, s.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const there = "10.0.0.3:8000"
+	got := s.Append([]request.HeaderSet{{Name: request.HeaderContinuation, Value: there}})
+	if len(got) != 2 || got[1].Name != request.HeaderContinuationSignature {
+		t.Fatalf("headers %v, want one more with the signature", got)
+	}
+	if err := v.VerifyContinuation(got[1].Value, there); err != nil {
+		t.Errorf("the signature of the continuation: %v", err)
+	}
+	if err := v.VerifyContinuation(got[1].Value, "10.0.0.4:8000"); !errors.Is(err, ErrSignature) {
+		t.Errorf("the signature for another endpoint: %v", err)
+	}
+	if err := v.Verify(got[1].Value, there, ""); !errors.Is(err, ErrSignature) {
+		t.Errorf("the signature for a prefill endpoint: %v", err)
+	}
+	got = s.Append([]request.HeaderSet{{Name: request.HeaderContinuation, Value: there}, {Name: request.HeaderPrefiller, Value: there}})
+	if len(got) != 4 || got[3].Name != request.HeaderSignature || v.Verify(got[3].Value, there, "") != nil {
+		t.Errorf("headers %v, want both signatures", got)
 	}
 }
