@@ -152,7 +152,7 @@ func testSchema(t *testing.T, c *kubekit.Cluster) {
 		"replica=3", "replicas=0", "pool.failureMode=Open", "tls.mode=mtls", "cluster.mode=raft", "cluster.peers=mdns", "pool.targetPorts={0}", "pool.targetPorts={1,2,3,4,5,6,7,8,9}",
 		"standalone.enabled=true", "pool.create=true", "cluster.mode=nats", "tls.mode=secret", "tls.mode=cert-manager", "image.digest=latest", "federation.enabled=true",
 		"federation.enabled=true,federation.config=x,standalone.enabled=true,standalone.selector=app=vllm", "federation.port=70000", "modelFiles.source=on", "modelFiles.endpoint=mirror",
-		"pool.guard=5", "podIPFamily=v4", "state=null", "allPools.enabled=true", "pools[0].name=a", "pools[0].name=a,pools[0].port=9003", "pools[0].name=A,pools[0].port=9012",
+		"pool.guard=5", "monitoring.objectives.errors=7", "monitoring.objectives.errors=0.0", "monitoring.objectives.firstTokenSeconds=2s", "podIPFamily=v4", "state=null", "allPools.enabled=true", "pools[0].name=a", "pools[0].name=a,pools[0].port=9003", "pools[0].name=A,pools[0].port=9012",
 		"pools[0].name=a,pools[0].port=9012,pool.create=true,pool.matchLabels.a=b", "pools[0].name=a,pools[0].port=9012,pools[1].name=b,pools[1].port=9012",
 		"pools[0].name=a,pools[0].port=9012,standalone.enabled=true,standalone.selector=a", "pools[0].name=a,pools[0].port=9012,federation.enabled=true,federation.config=x",
 	} {

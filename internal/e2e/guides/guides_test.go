@@ -91,10 +91,14 @@ func TestSeveralPools(t *testing.T) { run(t, "docs/tasks/several-pools.md") }
 // TestSize runs the page on sizes.
 func TestSize(t *testing.T) { run(t, "docs/tasks/size.md") }
 
+// TestPrefillDecode runs the page on prefill and decode.
+func TestPrefillDecode(t *testing.T) { run(t, "docs/tasks/prefill-decode.md") }
+
 // TestLaptopTutorial runs the tutorial and the pages whose commands use its replica.
 func TestLaptopTutorial(t *testing.T) {
 	dir := run(t, "docs/get-started/laptop.md",
-		"docs/tasks/slow-request.md", "docs/tasks/wrong-placement.md", "docs/tasks/cache-miss.md", "docs/tasks/benchmark.md")
+		"docs/tasks/slow-request.md", "docs/tasks/wrong-placement.md", "docs/tasks/cache-miss.md", "docs/tasks/benchmark.md",
+		"docs/tasks/flight-record.md", "docs/tasks/tune-a-policy.md", "docs/get-started/llm-d.md", "docs/tasks/trace.md", "docs/tasks/priorities.md", "docs/tasks/expressions.md", "docs/tasks/open-webui.md")
 	record(t, dir, "docs/get-started/laptop.svg", "Terminal: the explanation of a request, and the state of two engines",
 		"grapevine explain --request-id slow-1 | grep -E '^(prompt|choice|runner-up|predicted first)'",
 		"grapevine status | grep -A9 ENDPOINT | cut -c1-46")
@@ -104,5 +108,5 @@ func TestLaptopTutorial(t *testing.T) {
 func TestGroupTutorial(t *testing.T) {
 	run(t, "docs/get-started/group.md",
 		"docs/tasks/add-a-model.md", "docs/tasks/rotate-keys.md", "docs/tasks/upgrade.md",
-		"docs/tasks/secure.md", "docs/tasks/join-clusters.md", "docs/tasks/go-plugin.md")
+		"docs/tasks/secure.md", "docs/tasks/join-clusters.md", "docs/tasks/go-plugin.md", "docs/tasks/monitor.md")
 }

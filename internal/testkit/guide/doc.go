@@ -4,6 +4,7 @@
 // HTML comments before a block control its run, and readers do not see them:
 //
 //   - <!-- background until: TEXT --> starts the block and waits until its output has TEXT.
+//   - <!-- on: ENVIRONMENT --> leaves the block to the test with that environment, such as kubernetes.
 //   - <!-- not run: REASON --> leaves the block out.
 //
 // A text block after a shell block shows its output. Every line of it must appear in the real

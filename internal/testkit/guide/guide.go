@@ -12,10 +12,13 @@ type Block struct {
 	Script string
 	Until  string // output to wait for, of a block that runs in the background
 	Skip   string // reason why it is not run
+	On     string // environment that runs it, if it is not that of the page
 	Output string // the text block after it; "": none
 }
 
-var fence = regexp.MustCompile("(?ms)^(?: *<!-- (not run|background until): (.*?) -->\n)?( *)```(\\w+)\n(.*?)^ *```$")
+var fence = regexp.MustCompile("(?ms)^(?: *<!-- (not run|background until|on): (.*?) -->\n)?( *)```(\\w+)\n(.*?)^ *```$")
+
+var control = regexp.MustCompile(`<!-- (?:not run|background until|on):`)
 
 // Parse returns the shell blocks of a page. It returns an error for a control comment that is not
 // directly before a shell block.
@@ -40,6 +43,9 @@ func Parse(page string) ([]Block, error) {
 			case "background until":
 				b.Until = text(2)
 				controls++
+			case "on":
+				b.On = text(2)
+				controls++
 			}
 			list = append(list, b)
 		case "text":
@@ -49,7 +55,7 @@ func Parse(page string) ([]Block, error) {
 			list[len(list)-1].Output = content
 		}
 	}
-	if all := strings.Count(page, "<!-- not run:") + strings.Count(page, "<!-- background until:"); all != controls {
+	if all := len(control.FindAllString(page, -1)); all != controls {
 		return nil, fmt.Errorf("%d of %d control comments are not directly before a shell block", all-controls, all)
 	}
 	return list, nil

@@ -34,6 +34,10 @@ func Run(t *testing.T, path, dir string, env ...string) (ran int) {
 			t.Logf("%s:%d: not run: %s", path, b.Line, b.Skip)
 			continue
 		}
+		if b.On != "" {
+			t.Logf("%s:%d: run by the test on %s", path, b.Line, b.On)
+			continue
+		}
 		ran++
 		var out parts.Output
 		c := exec.Command("bash", "-euo", "pipefail", "-c", b.Script)
