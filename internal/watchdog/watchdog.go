@@ -136,7 +136,7 @@ func (d *Watchdog) step() {
 		p := &d.probes[i]
 		if now >= p.next && p.loop.since.Load() == 0 {
 			p.next = now + probeEvery
-			p.loop.Working()
+			p.loop.since.Store(now) // a whole tick passes before the next one
 			go func(l *Loop, fn func()) {
 				defer l.Waiting()
 				fn()

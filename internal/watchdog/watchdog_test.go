@@ -46,7 +46,7 @@ func TestStalledLoops(t *testing.T) {
 		expect(tickEvery)
 		busy.Waiting()
 		held.Store(true)
-		expect(2900*time.Millisecond, "mutex")
+		expect(2600*time.Millisecond, "mutex")
 		held.Store(false)
 		free <- struct{}{}
 		expect(time.Second)
