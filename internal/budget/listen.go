@@ -19,10 +19,21 @@ const reservedFiles = 96
 // Files returns how many file descriptors all listeners' connections may use together.
 func Files() int {
 	var r syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur > 1<<20 {
-		return 1 << 20
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
+		return mostFiles
 	}
-	return max(int(r.Cur)-reservedFiles, 8)
+	return filesOf(r.Cur)
+}
+
+// mostFiles is used for all listeners if the process has no limit, or a higher one.
+const mostFiles = 1 << 20
+
+// filesOf returns Files for a limit of the process.
+func filesOf(limit uint64) int {
+	if limit > mostFiles {
+		return mostFiles
+	}
+	return max(int(limit)-reservedFiles, 8)
 }
 
 // firstByte is the time limit for the first byte of a connection.

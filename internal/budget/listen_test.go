@@ -279,3 +279,51 @@ func TestNoTimeLimit(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFiles: some descriptors are left for other uses, and no limit is as good as a high one.
+func TestFiles(t *testing.T) {
+	for limit, want := range map[uint64]int{
+		0: 8, 64: 8, reservedFiles + 8: 8, reservedFiles + 9: 9, 1024: 1024 - reservedFiles,
+		mostFiles: mostFiles - reservedFiles, mostFiles + 1: mostFiles, 1<<64 - 1: mostFiles,
+	} {
+		if got := filesOf(limit); got != want {
+			t.Errorf("%d descriptors for connections of a limit of %d, want %d", got, limit, want)
+		}
+	}
+	if got := Files(); got < 8 || got > mostFiles {
+		t.Errorf("Files() = %d", got)
+	}
+}
+
+// TestKernelBuffers: buffers are set only for listeners with such a limit.
+func TestKernelBuffers(t *testing.T) {
+	size := func(o ListenOptions) (n int) {
+		lis, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lis.Close()
+		client, err := net.Dial("tcp", lis.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		c, err := Limit(lis, o).Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		raw, err := c.(*conn).Conn.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Control(func(fd uintptr) { n, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF) }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	plain, small := size(ListenOptions{}), size(ListenOptions{Buffers: connMemory})
+	if small > 2*connMemory || plain <= small {
+		t.Errorf("send buffers of %d bytes without a limit and %d with one of %d", plain, small, connMemory)
+	}
+}

@@ -50,6 +50,15 @@ func TestSign(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	now = now.Add(-signatureSkew)
+	if err := v.Verify(sig, prefill, encode); err != nil {
+		t.Errorf("made by a clock that is ahead by the skew: %v", err)
+	}
+	now = now.Add(-time.Second)
+	if err := v.Verify(sig, prefill, encode); !errors.Is(err, ErrSignature) {
+		t.Errorf("made in the future: %v", err)
+	}
+	now = now.Add(time.Second + signatureSkew)
 	now = now.Add(signatureLife + signatureSkew)
 	if err := v.Verify(sig, prefill, encode); err != nil {
 		t.Errorf("within the clock skew: %v", err)
