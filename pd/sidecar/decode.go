@@ -270,7 +270,7 @@ func (x *exchange) passJSON(resp *http.Response, d *leg, head *headWatch) *fault
 		return &fault{err: errBroken, before: true}
 	case d.asks && kvtransfer.Declines(text):
 		return &fault{err: errDeclined, before: true}
-	case d.transfer != nil && d.transfer.stale(x.r.Context()):
+	case x.misled(d):
 		return &fault{err: errStale, before: true}
 	}
 	if n := d.cachedTokens(); n >= 0 {

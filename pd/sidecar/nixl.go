@@ -204,7 +204,6 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 		reason := "transfer"
 		if errors.Is(fault.err, errStale) {
 			reason = "stale_transfer"
-			x.s.taint()
 			x.s.complain(readFreed, p.target, nil)
 			x.salted()
 			whole.body = x.text()

@@ -23,7 +23,7 @@ type prefilled struct {
 	header http.Header
 	text   []byte            // response body
 	answer kvtransfer.Object // parsed body of a 2xx response
-	at     time.Time         // when the response began, from which the lease may run
+	at     time.Time         // before which the lease cannot have begun
 	took   time.Duration
 	fault  kvtransfer.Fault // why there is no usable response
 	err    error            // connection error, if any
@@ -80,6 +80,8 @@ func (x *exchange) prefill(ctx context.Context, target string, body kvtransfer.P
 func (x *exchange) askPrefill(ctx context.Context, span *tracing.Span, target string, body kvtransfer.Pieces, set http.Header) *prefilled {
 	var wire wire
 	start, ctx := time.Now(), wire.watch(ctx)
+	lease := x.watchLease(ctx, target)
+	defer lease.stop()
 	r := x.request(ctx, x.prefillBase(target), body)
 	x.continueTrace(r.Header, span)
 	r.Host = ""
@@ -91,7 +93,7 @@ func (x *exchange) askPrefill(ctx context.Context, span *tracing.Span, target st
 		return &prefilled{fault: faultOf(err), err: err, stale: wire.stale(start), sent: wire.sent.Load()}
 	}
 	defer resp.Body.Close()
-	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now(), sent: true}
+	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: lease.stop(), sent: true}
 	p.text, err = x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	switch {
 	case err != nil:

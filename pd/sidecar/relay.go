@@ -50,7 +50,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *headWatch) *fau
 				continue
 			}
 			head.stop()
-			if d.transfer != nil && d.transfer.stale(x.r.Context()) {
+			if x.misled(d) {
 				return &fault{err: errStale, before: true}
 			}
 			open = true

@@ -40,6 +40,7 @@ type Server struct {
 	deaths     *deaths
 	continuing *continuing            // nil: streams end with their engine
 	salt       atomic.Pointer[string] // cache salt of requests to the decode engine while its cache is tainted
+	verifying  verifications
 	answers    atomic.Int64           // that began or ended at the decode engine
 }
 
@@ -254,8 +255,15 @@ func (x *exchange) local() {
 	x.salted()
 	whole := leg{body: x.text(), cached: -1}
 	f := x.decode(whole)
-	if f != nil && f.stale && x.decodes < maxAttempts && x.r.Context().Err() == nil {
-		x.s.m.retries.WithLabelValues("stale").Inc()
+	misled := f != nil && errors.Is(f.err, errStale)
+	if f != nil && (f.stale || misled) && x.decodes < maxAttempts && x.r.Context().Err() == nil {
+		reason := "stale"
+		if misled {
+			reason = "stale_transfer"
+			x.salted()
+			whole.body = x.text()
+		}
+		x.s.m.retries.WithLabelValues(reason).Inc()
 		f = x.decode(whole)
 	}
 	x.finish(f)

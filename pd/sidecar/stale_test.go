@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,11 +20,15 @@ import (
 type pausing struct {
 	content time.Duration                    // of the first content, since the leg
 	mute    bool                             // the decode engine is stopped until then
+	frozen  bool                             // the prefill engine is stopped until then
 	page    func(since time.Duration) string // the prefill engine's metrics; "": none
 	fails   time.Duration                    // when a notification fails at the decode engine; 0: never
-	begun   time.Time
-	legs    []string // bodies at the decode engine
-	gone    bool     // the decode engine refuses connections
+	// slowPage is the time that the prefill engine needs for its metrics.
+	slowPage time.Duration
+	begun    time.Time
+	mu       sync.Mutex
+	legs     []string // bodies at the decode engine
+	gone     bool     // the decode engine refuses connections
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -34,14 +39,22 @@ func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	switch r.URL.Path {
 	case "/health":
-		if p.mute && time.Since(p.begun) < p.content {
+		if (p.mute && !prefill || p.frozen && prefill) && time.Since(p.begun) < p.content {
 			if err := sleep(r.Context(), p.content-time.Since(p.begun)); err != nil {
 				return nil, err
 			}
 		}
 		return said("", ""), nil
 	case "/metrics":
+		if p.frozen && prefill && time.Since(p.begun) < p.content {
+			if err := sleep(r.Context(), p.content-time.Since(p.begun)); err != nil {
+				return nil, err
+			}
+		}
 		if text := p.page(time.Since(p.begun)); prefill && text != "" {
+			if err := sleep(r.Context(), p.slowPage); err != nil {
+				return nil, err
+			}
 			return said(text, "text/plain"), nil
 		}
 		if !prefill && p.fails > 0 {
@@ -57,11 +70,17 @@ func (p *pausing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if prefill {
 		return said(soundPrefill, "application/json"), nil
 	}
+	p.mu.Lock()
 	p.legs = append(p.legs, string(body))
-	text := "right"
-	if strings.Contains(string(body), keyKVTransfer) {
+	p.mu.Unlock()
+	text, beside := "right", strings.Contains(string(body), `"beside"`) && !strings.Contains(string(body), keySalt)
+	if beside || strings.Contains(string(body), keyKVTransfer) {
 		text = "pulled"
-		if err := sleep(r.Context(), p.content); err != nil {
+		wait := p.content
+		if beside {
+			wait += p.slowPage / 2
+		}
+		if err := sleep(r.Context(), wait); err != nil {
 			return nil, err
 		}
 	}
@@ -101,24 +120,28 @@ func TestStaleTransfers(t *testing.T) {
 		page    func(time.Duration) string
 		stale   bool
 		fails   time.Duration
+		frozen  bool
 	}{
-		{"at once, without a counter", time.Second, false, none, false, 0},
-		{"stopped for less than the lease", 11 * time.Second, true, never, false, 0},
-		{"stopped for two leases, nothing expired", 69 * time.Second, true, never, false, 0},
-		{"stopped for two leases, one expired", 69 * time.Second, true, once, true, 0},
-		{"stopped for five leases, one expired", 150 * time.Second, true, once, true, 0},
-		{"stopped for two leases, prefill restarted", 69 * time.Second, true, restarts, true, 0},
-		{"stopped for two leases, without a counter", 69 * time.Second, true, none, true, 0},
-		{"only decode's core stopped, one expired", 69 * time.Second, false, once, true, 0},
-		{"queued, nothing expired", 280 * time.Second, false, never, false, 0},
-		{"queued, without a counter", 280 * time.Second, false, none, false, 0},
-		{"queued, without a counter, a notification failed", 280 * time.Second, false, none, true, 35 * time.Second},
-		{"queued, without a counter, one failed before", 280 * time.Second, false, none, false, time.Second},
-		{"queued, nothing expired, a notification failed", 280 * time.Second, false, never, false, 35 * time.Second},
+		{"at once, without a counter", time.Second, false, none, false, 0, false},
+		{"stopped for less than the lease", 11 * time.Second, true, never, false, 0, false},
+		{"stopped for two leases, nothing expired", 69 * time.Second, true, never, false, 0, false},
+		{"stopped for two leases, one expired", 69 * time.Second, true, once, true, 0, false},
+		{"stopped for five leases, one expired", 150 * time.Second, true, once, true, 0, false},
+		{"stopped for two leases, prefill restarted", 69 * time.Second, true, restarts, true, 0, false},
+		{"stopped for two leases, without a counter", 69 * time.Second, true, none, true, 0, false},
+		{"only decode's core stopped, one expired", 69 * time.Second, false, once, true, 0, false},
+		{"queued, nothing expired", 280 * time.Second, false, never, false, 0, false},
+		{"queued, without a counter", 280 * time.Second, false, none, false, 0, false},
+		{"queued, without a counter, a notification failed", 280 * time.Second, false, none, true, 35 * time.Second, false},
+		{"queued, without a counter, one failed before", 280 * time.Second, false, none, false, time.Second, false},
+		{"queued, nothing expired, a notification failed", 280 * time.Second, false, never, false, 35 * time.Second, false},
+		{"prefill stopped for two leases", 69 * time.Second, false, once, true, 0, true},
+		{"prefill stopped for two leases, without a counter", 69 * time.Second, false, none, true, 0, true},
+		{"prefill stopped for less than the lease", 11 * time.Second, false, never, false, 0, true},
 	} {
 		for _, stream := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				p := &pausing{content: c.content, mute: c.mute, page: c.page, fails: c.fails, begun: time.Now()}
+				p := &pausing{content: c.content, mute: c.mute, page: c.page, fails: c.fails, frozen: c.frozen, begun: time.Now()}
 				s, err := New(Options{Engine: "http://127.0.0.1:8200", Transport: p, Head: time.Hour})
 				if err != nil {
 					t.Fatal(err)
@@ -159,5 +182,102 @@ func TestStaleTransfers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// stoppedPrefill is a prefill engine that computes for a time, and is stopped for another one before its answer
+// arrives.
+type stoppedPrefill struct {
+	computes, stops time.Duration
+	begun           time.Time
+	legs            []string // bodies at the decode engine
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *stoppedPrefill) RoundTrip(r *http.Request) (*http.Response, error) {
+	at, prefill := time.Since(p.begun), strings.HasPrefix(r.URL.Host, "10.")
+	until := at
+	if stopped := p.computes <= at && at < p.computes+p.stops; prefill && stopped {
+		until = p.computes + p.stops
+	}
+	if r.URL.Path == "/health" {
+		if err := sleep(r.Context(), until-at); err != nil {
+			return nil, err
+		}
+		return said("", ""), nil
+	}
+	body, _ := io.ReadAll(r.Body)
+	if prefill {
+		if err := sleep(r.Context(), p.computes+p.stops-at); err != nil {
+			return nil, err
+		}
+		return said(soundPrefill, "application/json"), nil
+	}
+	p.legs = append(p.legs, string(body))
+	return said(`{"choices":[{"message":{"content":"text"}}]}`, "application/json"), nil
+}
+
+// TestLateAnswers: the answer of a prefill engine that was stopped after it had computed is not taken for a
+// fresh one, and that of a slow engine is.
+func TestLateAnswers(t *testing.T) {
+	for _, c := range []struct {
+		computes, stops time.Duration
+		used            bool
+	}{
+		{time.Second, 0, true}, {7 * time.Second, 0, true}, {100 * time.Second, 0, true}, {29900 * time.Millisecond, 5 * time.Second, true},
+		{time.Second, 31 * time.Second, false}, {30 * time.Second, 31 * time.Second, false}, {30100 * time.Millisecond, 60 * time.Second, false},
+		{4900 * time.Millisecond, 60 * time.Second, false}, {5100 * time.Millisecond, 69900 * time.Millisecond, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &stoppedPrefill{computes: c.computes, stops: c.stops, begun: time.Now()}
+			s, err := New(Options{Engine: "http://127.0.0.1:8200", Transport: p, Head: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[]}`))
+			r.Header.Set(headerPrefiller, "10.0.0.1:8000")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			expired := testutil.ToFloat64(s.m.retries.WithLabelValues("expired"))
+			if used := len(p.legs) == 1 && strings.Contains(p.legs[0], keyKVTransfer); w.Code != http.StatusOK || used != c.used || (expired == 1) == c.used {
+				t.Errorf("computed for %v, stopped for %v: status %d, decode gets %v, %v expired, want the transfer used: %v", c.computes, c.stops, w.Code, p.legs, expired, c.used)
+			}
+		})
+	}
+}
+
+// TestStaleTransferOfAnotherRequest: a request that was at the decode engine before a transfer was found
+// stale may have used its blocks. Its answer is computed again.
+func TestStaleTransferOfAnotherRequest(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &pausing{content: 69 * time.Second, mute: true, begun: time.Now(), page: func(since time.Duration) string { return expiredPage(int(since / (35 * time.Second))) }}
+			p.slowPage = time.Second // the transfer is being verified while the other request has its first content
+			s, err := New(Options{Engine: "http://127.0.0.1:8200", Transport: p, Head: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := func(text string, split bool) string {
+				r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(fmt.Sprintf(`{"messages":[],"user":%q,"stream":%v}`, text, stream)))
+				if split {
+					r.Header.Set(headerPrefiller, "10.0.0.1:8000")
+				}
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r)
+				return w.Body.String()
+			}
+			var wg sync.WaitGroup
+			for user, split := range map[string]bool{"split": true, "beside": false} {
+				wg.Go(func() {
+					if got := ask(user, split); !strings.Contains(got, "right") {
+						t.Errorf("stream %v, %s: %s, want the right text", stream, user, got)
+					}
+				})
+			}
+			wg.Wait()
+			if n := len(p.legs); n != 4 {
+				t.Errorf("stream %v: %d decode legs, want each request to be computed twice: %v", stream, n, p.legs)
+			}
+		})
 	}
 }
