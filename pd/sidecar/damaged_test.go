@@ -83,16 +83,21 @@ func readsLikeVLLM(text string) (harm string) {
 	if !ok || len(groups) == 0 {
 		return "ends: assertion on remote_block_ids"
 	}
+	named := 0
 	for _, g := range groups {
 		ids, ok := g.([]any)
 		if !ok {
 			return "ends: a group is not a list"
 		}
+		named += len(ids)
 		for _, id := range ids {
 			if n, ok := id.(float64); !ok || n < 0 || n != float64(int64(n)) {
 				return "ends: a block is not a number"
 			}
 		}
+	}
+	if named == 0 {
+		return "ends: fewer blocks than it needs"
 	}
 	for _, key := range []string{"remote_engine_id", "remote_request_id", "remote_host"} {
 		if s, ok := o[key].(string); !ok || s == "" {

@@ -91,8 +91,8 @@ func (x *exchange) byNIXL() {
 }
 
 // sound reports whether a decode engine can use a KV-transfer object. The rules follow the ways in which
-// vLLM's NIXL connector reads it. An object without blocks, with other blocks than numbers or groups of
-// numbers, or with a field of another type ends the engine. If a field that names the peer is missing,
+// vLLM's NIXL connector reads it. An object without blocks, also in all of its groups, with other blocks than
+// numbers or groups of numbers, or with a field of another type ends the engine. If a field that names the peer is missing,
 // the request waits forever. An object that asks for blocks, as decode's for a next turn, pins blocks
 // that no engine reads. Unknown fields are for other releases.
 func sound(object []byte) bool {
@@ -150,13 +150,15 @@ func integer(v []byte) int64 {
 	return n
 }
 
-// soundBlocks reports whether a value is a list of block numbers, or of groups of these.
+// soundBlocks reports whether a value is a list of block numbers, or of groups of these, with one number
+// at least.
 func soundBlocks(blocks []byte) (grouped, ok bool) {
 	groups, ok := kvtransfer.Elements(blocks)
 	if !ok || len(groups) == 0 {
 		return false, false
 	}
 	grouped = groups[0][0] == '['
+	named := 0
 	for _, g := range groups {
 		ids := [][]byte{g}
 		if grouped {
@@ -164,11 +166,12 @@ func soundBlocks(blocks []byte) (grouped, ok bool) {
 				return grouped, false
 			}
 		}
+		named += len(ids)
 		if slices.ContainsFunc(ids, func(id []byte) bool { return !isCount(id) }) {
 			return grouped, false
 		}
 	}
-	return grouped, true
+	return grouped, named > 0
 }
 
 // noKVTransfer serves a request whose prefill returned no KV transfer by the decode engine alone.
