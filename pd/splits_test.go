@@ -117,6 +117,47 @@ func TestUnprofitablePairs(t *testing.T) {
 	}
 }
 
+// TestPairsOfReplicas checks that three replicas together send at most 2% of the requests through a failing
+// pair from the tenth on, and three of the first: each uses the failures of all.
+func TestPairsOfReplicas(t *testing.T) {
+	cheap := predictedDefaults()
+	cheap.OwnWeight, cheap.TransferSeconds = 0, 0
+	for _, fault := range []endpoint.PairFault{endpoint.PairNothing, endpoint.PairTransfer, endpoint.PairLate} {
+		for name, decider := range map[string]plugin.Decider{"threshold": Missing(500, 0), "price": judge(t, cheap)} {
+			var replicas []*rig
+			for i := range 3 {
+				r := newRig(t, decider, false)
+				r.pool.Splits().OnOutcome(func(from, to *endpoint.Endpoint, f endpoint.PairFault) {
+					for k, other := range replicas {
+						if k != i { // all have the same endpoints
+							other.pool.Splits().Merge(from, to, f)
+						}
+					}
+				})
+				replicas = append(replicas, r)
+			}
+			outcome := func(bad bool) endpoint.SplitOutcome {
+				if bad {
+					return endpoint.SplitOutcome{Fault: fault}
+				}
+				return endpoint.SplitOutcome{Compared: true, Whole: 1, Gained: .3}
+			}
+			send := func(n int) (through int) {
+				for i := range n {
+					used, _ := replicas[i%3].send(t, 1, outcome)
+					through += used
+				}
+				return through
+			}
+			first := send(9)
+			const n = 1000
+			if through := send(n); first == 0 || first > 3 || through > n*2/100 {
+				t.Errorf("%s, %s: %d of the first 9 and %d of the next %d requests went through the bad pair, want 3 and 2%% at most of them", fault, name, first, through, n)
+			}
+		}
+	}
+}
+
 // TestUnsurePairs checks a pair that fails every other time. The price decider uses it only if the
 // gain is worth the risk. A threshold decider keeps it.
 func TestUnsurePairs(t *testing.T) {

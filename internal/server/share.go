@@ -243,6 +243,7 @@ func (s *Server) joinGroup(ctx context.Context) error {
 	if s.grouped { // without a group, requests need not wake the senders
 		s.sessions.OnBind(s.hints.Bound)
 		s.blame.OnVerdict(s.hints.VerdictReached)
+		s.pool.Splits().OnOutcome(s.hints.SplitEnded)
 		s.pool.LoadTracker().OnChange(s.load.Changed)
 	}
 	if err := s.node.Open(ctx); err != nil {

@@ -19,6 +19,7 @@ import (
 // The zero value is ready. It is safe for concurrent use; reads do not block.
 type Splits struct {
 	mu        sync.Mutex
+	onOutcome atomic.Pointer[func(from, to *Endpoint, fault PairFault)]
 	pairs     atomic.Pointer[map[splitPair]*splitState] // replaced on change
 	off       atomic.Int32                              // pairs that are off
 	unsure    atomic.Int32                              // pairs with a probability of success below 1
@@ -135,17 +136,39 @@ func (s *Splits) state(from, to *Endpoint) *splitState {
 	return p
 }
 
+// OnOutcome sets the callback for every failure of a pair, and for every success of a pair that had failed
+// before. It is used to inform other replicas. f must return quickly.
+func (s *Splits) OnOutcome(f func(from, to *Endpoint, fault PairFault)) { s.onOutcome.Store(&f) }
+
 // Learn records the outcome of a split request at a pair. It returns the pair's fault and whether it
 // changed.
 func (s *Splits) Learn(from, to *Endpoint, o SplitOutcome) (fault PairFault, changed bool) {
+	fault, changed, news := s.record(from, to, func(p *splitState, was PairFault) PairFault { return p.learn(o, was) })
+	if f := s.onOutcome.Load(); news && f != nil {
+		(*f)(from, to, o.Fault)
+	}
+	return fault, changed
+}
+
+// Merge applies the outcome of another replica's request. Counts and gains are each replica's own.
+func (s *Splits) Merge(from, to *Endpoint, fault PairFault) {
+	if fault == PairSlow {
+		return // not an outcome
+	}
+	s.record(from, to, func(p *splitState, was PairFault) PairFault { return p.count(fault, was) })
+}
+
+// record updates the record of a pair. news means that the pair has failed, or had failed before.
+func (s *Splits) record(from, to *Endpoint, update func(p *splitState, was PairFault) PairFault) (fault PairFault, changed, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.state(from, to)
 	if p == nil {
-		return PairWorks, false
+		return PairWorks, false, false
 	}
-	was := PairFault(p.fault.Load())
-	fault = p.learn(o, was)
+	was, row := PairFault(p.fault.Load()), p.row
+	fault = update(p, was)
+	news = p.row > 0 || row > 0
 	p.fault.Store(uint32(fault))
 	switch {
 	case was == PairWorks && fault != PairWorks:
@@ -161,33 +184,18 @@ func (s *Splits) Learn(from, to *Endpoint, o SplitOutcome) (fault PairFault, cha
 			s.unsure.Add(-1)
 		}
 	}
-	return fault, fault != was
+	return fault, fault != was, news
 }
 
 // learn updates the record and returns the pair's new fault.
 func (p *splitState) learn(o SplitOutcome, was PairFault) PairFault {
 	p.gained += o.Gained
-	success := math.Float64frombits(p.success.Load())
+	fault := p.count(o.Fault, was)
 	if o.Fault != PairWorks {
 		p.failed++
-		p.row++
-		p.last = o.Fault
-		p.success.Store(math.Float64bits(success - successFade*success))
-		if p.row < splitFails && (was == PairWorks || was == PairSlow) {
-			return was
-		}
-		return o.Fault
+		return fault
 	}
 	p.worked++
-	p.row = 0
-	if success += successFade * (1 - success); success > certain {
-		success = 1
-	}
-	fault := was
-	if was != PairWorks && was != PairSlow {
-		fault, p.row, success = PairWorks, splitFails-1, max(success, 1-successFade) // the next failure turns it off again
-	}
-	p.success.Store(math.Float64bits(success))
 	if !o.Compared {
 		return fault
 	}
@@ -204,6 +212,29 @@ func (p *splitState) learn(o SplitOutcome, was PairFault) PairFault {
 	case fault == PairSlow && p.gain > 0:
 		return PairWorks
 	}
+	return fault
+}
+
+// count updates the probability of success and the failures in a row. It returns the pair's new fault.
+func (p *splitState) count(fault, was PairFault) PairFault {
+	success := math.Float64frombits(p.success.Load())
+	if fault != PairWorks {
+		p.row++
+		p.last = fault
+		p.success.Store(math.Float64bits(success - successFade*success))
+		if p.row < splitFails && (was == PairWorks || was == PairSlow) {
+			return was
+		}
+		return fault
+	}
+	p.row = 0
+	if success += successFade * (1 - success); success > certain {
+		success = 1
+	}
+	if fault = was; was != PairWorks && was != PairSlow {
+		fault, p.row, success = PairWorks, splitFails-1, max(success, 1-successFade) // the next failure turns it off again
+	}
+	p.success.Store(math.Float64bits(success))
 	return fault
 }
 

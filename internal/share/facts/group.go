@@ -55,6 +55,7 @@ const (
 	stateChunks   = "chunks"
 	stateSessions = "sessions"
 	stateVerdicts = "verdicts"
+	stateSplits   = "splits"
 	stateSetup    = "setup"
 	stateQueues   = "queues"
 	stateAnswers  = "queueanswers"

@@ -28,12 +28,12 @@ type HintOptions struct {
 }
 
 // Hints shares decisions: the chunks of placed prompts (for speculative entries and the approximate
-// index), bindings of sessions, and failed prompts. Hints may be lost, and no code waits for one.
+// index), bindings of sessions, failed prompts, and outcomes of split requests. Hints may be lost, and no code waits for one.
 // Safe for concurrent use.
 type Hints struct {
 	o                HintOptions
 	chunks, sessions SendFunc
-	verdicts         SendFunc
+	verdicts, splits SendFunc
 	queue            chan hint
 	dropped          prometheus.Counter
 }
@@ -63,6 +63,7 @@ func NewHints(o HintOptions) *Hints {
 	}
 	h.chunks = o.Group.Feed(stateChunks, StateVersion, chunkSink{h})
 	h.verdicts = o.Group.Feed(stateVerdicts, StateVersion, blameSink{h})
+	h.splits = o.Group.Feed(stateSplits, StateVersion, splitSink{h})
 	h.sessions = o.Group.Feed(stateSessions, StateVersion, sessionSink{h})
 	if o.Registry != nil {
 		o.Registry.MustRegister(h.dropped)
