@@ -75,7 +75,7 @@ func TestInvalidKVTransfers(t *testing.T) {
 		`{"do_remote_prefill":true,"remote_block_ids":null,"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:        false,
 		`{"do_remote_prefill":true,"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:                                false,
 		`{"do_remote_prefill":true,"remote_block_ids":[],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:          false, // ends vLLM 0.32
-		`{"do_remote_prefill":true,"remote_block_ids":[[]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:        true,
+		`{"do_remote_prefill":true,"remote_block_ids":[[]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:        false, // the same, if decode lacks blocks
 		`{"do_remote_prefill":true,"remote_block_ids":[[1],[2,3]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`: true,
 		`{"do_remote_prefill":true,"remote_block_ids":[[1],2],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:     false,
 		`{"do_remote_prefill":true,"remote_block_ids":[1,[2]],"remote_request_id":"r","remote_engine_id":"e","remote_host":"10.0.0.1","remote_port":5600}`:     false,

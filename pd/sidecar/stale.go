@@ -2,6 +2,8 @@ package sidecar
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/url"
 	"slices"
@@ -259,8 +261,9 @@ func (x *exchange) salted() {
 		return
 	}
 	x.hasSalt = *salt
-	own := kvtransfer.Text(x.body.Get(keySalt))
-	if o, err := kvtransfer.Parse(x.body.With(kvtransfer.Edit{Key: keySalt, Value: quote(own + "/" + *salt)})); err == nil {
+	// vLLM accepts 128 characters, and few special ones.
+	sum := sha256.Sum256([]byte(kvtransfer.Text(x.body.Get(keySalt)) + "/" + *salt))
+	if o, err := kvtransfer.Parse(x.body.With(kvtransfer.Edit{Key: keySalt, Value: quote(hex.EncodeToString(sum[:16]))})); err == nil {
 		x.body = o
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,6 +97,9 @@ func expiredPage(n int) string {
 	return fmt.Sprintf("# TYPE %[1]s counter\n%[1]s{engine=\"0\",model_name=\"m\"} %[2]d.0\n", expiredCounter, n)
 }
 
+// saltOf matches a salt of the sidecar that vLLM accepts: up to 128 characters without "@", "/", "\\" or NUL.
+var saltOf = regexp.MustCompile(`"cache_salt":"[0-9a-f]{32}"`)
+
 // TestStaleTransfers: no text that may have been computed from freed blocks reaches the client, and a
 // transfer that only waited is used.
 func TestStaleTransfers(t *testing.T) {
@@ -170,7 +174,7 @@ func TestStaleTransfers(t *testing.T) {
 				last := p.legs[len(p.legs)-1]
 				ask(false)
 				next := p.legs[len(p.legs)-1]
-				if salted := !strings.Contains(next, `"cache_salt":"a"`) && strings.Contains(next, `"cache_salt":"a/`); salted != c.stale || c.stale && last != next {
+				if salted := saltOf.MatchString(next); salted != c.stale || c.stale && last != next {
 					t.Errorf("%s, stream %v: the next leg is %s, the last %s", c.name, stream, next, last)
 				}
 				p.gone = true
