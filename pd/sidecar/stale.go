@@ -193,10 +193,15 @@ func (w *leaseWatch) stop() time.Time {
 
 const keySalt = "cache_salt"
 
-// taint makes all further requests to the decode engine use a new cache salt.
-func (s *Server) taint() {
+// taint makes all further requests to the decode engine use another cache salt than used, the one of the leg
+// with the stale transfer. One salt serves all transfers that were stale under the one before.
+func (s *Server) taint(used string) {
+	current := s.salt.Load()
+	if current != nil && *current != used || current == nil && used != "" { // the engine has restarted since
+		return
+	}
 	salt := s.o.UUID()
-	s.salt.Store(&salt)
+	s.salt.CompareAndSwap(current, &salt)
 }
 
 // verifications are the transfers that are being verified. The zero value is ready.
@@ -246,7 +251,7 @@ func (x *exchange) misled(d *leg) bool {
 		x.s.verifying.begin()
 		defer x.s.verifying.end()
 		if d.transfer.stale(ctx) {
-			x.s.taint()
+			x.s.taint(x.hasSalt)
 			return true
 		}
 	}

@@ -271,7 +271,7 @@ func TestStaleTransferOfAnotherRequest(t *testing.T) {
 				return w.Body.String()
 			}
 			var wg sync.WaitGroup
-			for user, split := range map[string]bool{"split": true, "beside": false} {
+			for user, split := range map[string]bool{"split": true, "split too": true, "beside": false} {
 				wg.Go(func() {
 					if got := ask(user, split); !strings.Contains(got, "right") {
 						t.Errorf("stream %v, %s: %s, want the right text", stream, user, got)
@@ -279,7 +279,7 @@ func TestStaleTransferOfAnotherRequest(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if n := len(p.legs); n != 4 {
+			if n := len(p.legs); n != 6 {
 				t.Errorf("stream %v: %d decode legs, want each request to be computed twice: %v", stream, n, p.legs)
 			}
 		})
