@@ -137,6 +137,14 @@ func (s *stand) run(t *testing.T, args ...string) {
 // browse opens the page in a browser.
 func (s *stand) browse(t *testing.T) {
 	t.Helper()
+	s.startBrowser(t)
+	s.do(t, chromedp.Navigate("http://"+s.admin+"/"))
+	s.await(t, `document.querySelector("#out h1") !== null`, "true")
+}
+
+// startBrowser starts a browser. Errors of its pages fail the test.
+func (s *stand) startBrowser(t *testing.T) {
+	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(parts.Browser(t)), chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
 		chromedp.WSURLReadTimeout(testkit.HangTimeout))
 	browser, stop := chromedp.NewExecAllocator(t.Context(), options...)
@@ -167,8 +175,6 @@ func (s *stand) browse(t *testing.T) {
 			t.Errorf("the page reports an error: %s", e)
 		}
 	})
-	s.do(t, chromedp.Navigate("http://"+s.admin+"/"))
-	s.await(t, `document.querySelector("#out h1") !== null`, "true")
 }
 
 // ask sends n requests of a tenant through Envoy, one after the other, and returns how many failed.

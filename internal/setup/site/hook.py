@@ -130,4 +130,4 @@ def tables(text):
 
 
 def on_page_markdown(markdown, page, config, files):
-    return tables(lists(outside(markdown, page.file.src_uri, config.repo_url)))
+    return tables(lists(outside(markdown, page.file.src_uri, config.extra["repository"])))

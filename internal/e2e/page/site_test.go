@@ -1,0 +1,92 @@
+//go:build page
+
+package page
+
+import (
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+const repository = "../../.."
+
+// opened are the pages that a browser opens: those of each kind that have the widest tables, code and
+// pictures.
+var opened = []string{"", "get-started/laptop/", "tasks/monitor/", "runbook/", "concepts/decision/", "configuration/", "metrics/", "clustering/", "pd/", "plugins/predicted-ttft-scorer/", "design/routing/", "adr/"}
+
+// TestSite builds the documentation site as `make docs` does, and opens pages of each kind in a browser, as
+// wide as a desk's and as a phone's. They load without errors and without other hosts, and fit the phone.
+// The navigation has every page of the site.
+func TestSite(t *testing.T) {
+	build := exec.Command("make", "docs")
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("make docs: %v\n%s", err, out)
+	}
+	folder := filepath.Join(repository, "build/site")
+	var pages []string
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "index.html" {
+			page, err := filepath.Rel(folder, filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			pages = append(pages, strings.TrimPrefix(page+"/", "./"))
+		}
+		return err
+	})
+	if err != nil || len(pages) < 100 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	server := httptest.NewServer(http.FileServerFS(os.DirFS(folder)))
+	t.Cleanup(server.Close)
+	s := &stand{}
+	s.startBrowser(t)
+
+	// The navigation of each page has all pages. Pages of one form are looked at once.
+	linked := map[string]bool{}
+	for _, page := range opened {
+		if !slices.Contains(pages, page) {
+			t.Errorf("the site has no page %q", page)
+			continue
+		}
+		s.do(t, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(server.URL+"/"+page))
+		for _, address := range strings.Fields(s.eval(t, `[...document.querySelectorAll("nav.md-nav--primary a[href]")].map(e => e.href.split("#")[0]).join(" ")`)) {
+			linked[strings.TrimPrefix(address, server.URL+"/")] = true
+		}
+		if got := s.eval(t, elsewhere); got != "" {
+			t.Errorf("%s loads from other hosts: %s", page, got)
+		}
+		if got := s.eval(t, broken); got != "" {
+			t.Errorf("%s: pictures are not shown: %s", page, got)
+		}
+		s.do(t, chromedp.EmulateViewport(390, 844))
+		if got := s.eval(t, wide); got != "" {
+			t.Errorf("%s is wider than a phone: %s", page, got)
+		}
+	}
+	for _, page := range pages {
+		if !linked[page] {
+			t.Errorf("the navigation does not have %s", page)
+		}
+	}
+	t.Logf("%d of %d pages opened", len(opened), len(pages))
+}
+
+const (
+	// broken lists pictures without content.
+	broken = `[...document.images].filter(e => e.complete && e.naturalWidth === 0).map(e => e.src).join(" ")`
+	// elsewhere lists what the page loaded from other hosts.
+	elsewhere = `performance.getEntriesByType("resource").map(e => e.name).filter(e => new URL(e).origin !== location.origin && !e.startsWith("blob:") && !e.startsWith("data:")).join(" ")`
+	// wide names elements that make the document wider than the window.
+	wide = `document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollWidth <= 390 ? "" :
+		document.documentElement.scrollWidth + " pixels: " + [...document.querySelectorAll("article *")].filter(e => e.getBoundingClientRect().right > 391).slice(0, 3).map(e => e.tagName + " " + e.textContent.slice(0, 40)).join("; ")`
+)
