@@ -38,7 +38,7 @@ type Peer struct {
 	Phase    string          `json:"phase"`
 	Leaving  bool            `json:"leaving"`
 	RTT      time.Duration   `json:"rtt"`
-	leastRTT time.Duration   // the delay of the link itself
+	leastRTT time.Duration   // the delay of the link itself in the last seconds
 	slow     bool            // that delay exceeds group.MaxRoundTrip
 	Clock    ClockDifference `json:"-"`
 	Unknown  int             `json:"unknown_states"` // states that only the peer has
@@ -141,7 +141,7 @@ func mismatch(m, self Member, what string) (trouble, release string) {
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	out := Peer{
 		Member: p.Member, State: peerState(p), For: p.For, Met: p.Met, Phase: p.Phase.String(), Leaving: p.Leaving,
-		RTT: p.RTT, leastRTT: p.Least, slow: p.Slow, Clock: p.Clock, Unknown: p.UnknownStates, Protocol: p.Foreign,
+		RTT: p.RTT, leastRTT: p.Recent, slow: p.Slow, Clock: p.Clock, Unknown: p.UnknownStates, Protocol: p.Foreign,
 	}
 	out.Replaced = out.State == "down" && n.replaced[p.Member.ID]
 	for i, t := range p.Traffic {

@@ -15,6 +15,9 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 // memberEnv holds the address of a member's process.
@@ -39,12 +42,14 @@ func TestMain(m *testing.M) {
 
 // order is a command for a member.
 type order struct {
-	Do      string // open, write, load, state, drain, attack
+	Do      string // open, write, load, state, drain, attack, serve
 	Name    string
 	Join    []string
 	Label   string
 	Keys    [][]byte
 	TCPOnly bool
+	NATS    []string // servers; none: gossip
+	Routes  []string // of serve: other servers
 	Sources []string
 	Batches uint64
 	Value   string
@@ -58,6 +63,7 @@ type state struct {
 	Phase   string
 	Peers   map[string]string // by name
 	Known   map[string]clustertest.Known
+	Exact   map[string]bool // by source: read by another member, and known exactly
 	Reading int
 	Loads   map[string]string // by the origin's name
 	Refused map[string]uint64
@@ -81,7 +87,7 @@ func beMember(address string) error {
 	_ = conn.Close()
 	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	in.Buffer(nil, 1<<20)
-	var m member
+	m := member{addr: addr}
 	for in.Scan() {
 		var o order
 		err := json.Unmarshal(in.Bytes(), &o)
@@ -103,7 +109,9 @@ func beMember(address string) error {
 }
 
 type member struct {
+	addr    netip.Addr
 	r       *clustertest.Reader
+	server  *embedded.Server // instead of a reader
 	sources []string
 	names   map[string]string // by ID, of all members ever seen
 }
@@ -112,6 +120,8 @@ func (m *member) obey(o *order) error {
 	switch o.Do {
 	case "open":
 		return m.open(o)
+	case "serve":
+		return m.serve(o)
 	case "write":
 		m.r.Write(o.Batches)
 	case "load":
@@ -128,7 +138,13 @@ func (m *member) obey(o *order) error {
 func (m *member) open(o *order) error {
 	m.sources, m.names = o.Sources, map[string]string{}
 	self := cluster.NewMember(o.Name, "test")
-	bus, err := gossip.New(gossip.Options{Self: self, Label: o.Label, Keys: o.Keys, Join: o.Join, TCPOnly: o.TCPOnly})
+	var bus cluster.Bus
+	var err error
+	if len(o.NATS) > 0 {
+		bus, err = natsbus.New(natsbus.Options{Self: self, URLs: o.NATS, Keys: o.Keys})
+	} else {
+		bus, err = gossip.New(gossip.Options{Self: self, Label: o.Label, Keys: o.Keys, Join: o.Join, TCPOnly: o.TCPOnly})
+	}
 	if err != nil {
 		return err
 	}
@@ -136,11 +152,19 @@ func (m *member) open(o *order) error {
 	return m.r.Begin(context.Background(), o.Sources)
 }
 
+// serve runs a NATS server instead of a reader.
+func (m *member) serve(o *order) (err error) {
+	m.server, err = embedded.Start(embedded.Options{
+		Name: o.Name, Bind: m.addr.String() + ":4222", ClusterName: "net", ClusterBind: m.addr.String() + ":6222", Routes: o.Routes,
+	})
+	return err
+}
+
 func (m *member) state() state {
 	st := m.r.Status()
 	s := state{
 		ID: st.Self.ID, Health: st.Health, Phase: st.Phase, Refused: st.Bus.Refused, GivenUp: st.Stats.PeersLost,
-		Peers: map[string]string{}, Known: map[string]clustertest.Known{}, Loads: map[string]string{},
+		Peers: map[string]string{}, Known: map[string]clustertest.Known{}, Exact: map[string]bool{}, Loads: map[string]string{},
 	}
 	for _, p := range st.Peers {
 		s.Peers[p.Name] = p.State
@@ -150,6 +174,10 @@ func (m *member) state() state {
 		s.Reading += l.Reading
 	}
 	for _, n := range m.sources {
+		// As the server does, which reports a source without a reader as approximate. The position comes
+		// last: the content may become older only by what is written in between.
+		v, known := m.r.Index.Source(n)
+		s.Exact[n] = known && v.Knowledge == knowledge.Exact && !v.Reading && v.Reader != ""
 		s.Known[n] = clustertest.Known{At: m.r.Index.Position(n), Digest: m.r.Blocks.Digest(n)}
 	}
 	for id, name := range m.names {

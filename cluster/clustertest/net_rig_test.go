@@ -31,7 +31,8 @@ type rig struct {
 	sources []string
 	members []*handle
 	tcpOnly bool
-	written uint64 // batches that each engine has written
+	nats    []string // servers; none: gossip
+	written uint64   // batches that each engine has written
 }
 
 // handle is a member's process.
@@ -83,7 +84,7 @@ func (r *rig) start(name string, host int) *handle {
 			join = append(join, o.addr.String())
 		}
 	}
-	h.tell(r.t, order{Do: "open", Name: name, Join: join, Label: "grapevine", Keys: keys, TCPOnly: r.tcpOnly, Sources: r.sources})
+	h.tell(r.t, order{Do: "open", Name: name, Join: join, Label: "grapevine", Keys: keys, TCPOnly: r.tcpOnly, NATS: r.nats, Sources: r.sources})
 	h.tell(r.t, order{Do: "write", Batches: r.written})
 	r.members = append(r.members, h)
 	return h

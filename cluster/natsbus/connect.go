@@ -79,6 +79,9 @@ func (b *Bus) connOptions() []nats.Option {
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 100*time.Millisecond),
 		nats.ReconnectBufSize(-1), // unsent messages would be stale later
+		// The client holds its lock during a write. A server that accepts nothing would block the status of
+		// the replica until the end of this time.
+		nats.FlusherTimeout(2 * time.Second),
 		nats.Timeout(2 * time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(b.disconnected),
 		nats.ReconnectHandler(b.reconnected),

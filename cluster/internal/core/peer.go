@@ -56,7 +56,7 @@ func (c *Core) remember(p *peer) {
 func (c *Core) watch(p *peer) {
 	least := c.leastLease(p)
 	alive := p.LastReceived > 0 && c.g.Now-p.LastReceived <= group.LeaseOn(&p.RTT, max(p.every, c.g.Opt.Heartbeat), least)
-	c.g.SetQuiet(p.Peer, alive && (c.age(p) > least || p.RTT.Slow()))
+	c.g.SetQuiet(p.Peer, alive && (c.age(p) > least*7/8 || p.RTT.Slow()))
 	if p.Alive && !alive {
 		c.dropGauges(p)
 	}
@@ -198,7 +198,7 @@ func (c *Core) measure(p *peer, echo, hold time.Duration) (rtt time.Duration, ok
 	if echo > c.g.Now || hold > c.g.Now || rtt < 0 || rtt > time.Minute {
 		return 0, false
 	}
-	p.RTT.Add(rtt)
+	p.RTT.Add(c.g.Now, rtt)
 	return rtt, true
 }
 

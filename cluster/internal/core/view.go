@@ -18,7 +18,7 @@ type PeerView struct {
 	Leaving bool
 	Phase   group.Phase
 	RTT     time.Duration // 0 until measured
-	Least   time.Duration // the least measured round trip: the delay of the link itself
+	Recent  time.Duration // the least round trip of the last seconds: the delay of the link itself
 	Slow    bool          // that delay exceeds the limit
 	Clock   group.ClockDifference
 	// Foreign is the peer's major protocol version if it differs from this member's; otherwise 0.
@@ -34,7 +34,7 @@ func (c *Core) Peers() []PeerView {
 	for _, p := range c.peers {
 		v := PeerView{
 			Member: p.Member, Link: p.Link, Alive: p.Alive, Up: p.Up, Met: p.met, For: c.g.Now - p.Since,
-			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT.Smoothed, Least: p.RTT.Least, Slow: p.RTT.Slow(), Clock: p.clock, UnknownStates: p.unknownStates,
+			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT.Smoothed, Recent: p.RTT.Recent(), Slow: p.RTT.Slow(), Clock: p.clock, UnknownStates: p.unknownStates,
 			Traffic: append([]group.Traffic(nil), p.Traffic...),
 		}
 		if c.foreign(p) {

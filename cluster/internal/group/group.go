@@ -41,7 +41,7 @@ type Peer struct {
 	LastReceived time.Duration // 0 when no frame arrived, or none since the link broke
 	Since        time.Duration // when Up last changed
 	// Quiet means that the peer is alive, but what arrives from it is old: its last frame was sent longer
-	// ago than the lease of a fast link, or the link is slower than MaxRoundTrip.
+	// ago than seven eighths of the lease of a fast link, or the link is slower than MaxRoundTrip.
 	Quiet bool
 
 	RTT     RoundTrip

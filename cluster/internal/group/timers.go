@@ -21,17 +21,31 @@ type RoundTrip struct {
 	Deviation time.Duration
 	Least     time.Duration
 	Last      time.Duration
-	Samples   int // up to slowSamples
+
+	begin  time.Duration // of the window in progress
+	low    time.Duration // the least measurement of that window
+	count  int           // measurements in that window
+	before time.Duration // the least measurement of the window before; 0: there was none
 }
 
-// slowSamples is the number of measurements after which the least one is the delay of the link itself.
-// New connections have queues and retransmissions.
-const slowSamples = 20
+// A link is slow if all measurements of slowWindow are, of which there are slowSamples or more. New
+// connections have queues and retransmissions, so single ones prove nothing.
+const (
+	slowWindow  = 3 * time.Second
+	slowSamples = 5
+)
 
 // Add adds a measurement.
-func (r *RoundTrip) Add(rtt time.Duration) {
+func (r *RoundTrip) Add(now, rtt time.Duration) {
 	rtt = min(max(rtt, 1), maxSample)
-	r.Last, r.Samples = rtt, min(r.Samples+1, slowSamples)
+	r.Last = rtt
+	if now-r.begin >= slowWindow && r.count >= slowSamples {
+		r.before, r.count = r.low, 0
+	}
+	if r.count++; r.count == 1 {
+		r.begin, r.low = now, rtt
+	}
+	r.low = min(r.low, rtt)
 	if r.Smoothed == 0 {
 		r.Smoothed, r.Deviation, r.Least = rtt, rtt/2, rtt
 		return
@@ -41,8 +55,16 @@ func (r *RoundTrip) Add(rtt time.Duration) {
 	r.Least = min(r.Least, rtt)
 }
 
-// Slow reports whether the delay of the link itself exceeds MaxRoundTrip.
-func (r *RoundTrip) Slow() bool { return r.Samples == slowSamples && r.Least > MaxRoundTrip }
+// Recent returns the least of the measurements of the last seconds.
+func (r *RoundTrip) Recent() time.Duration {
+	if r.before == 0 {
+		return r.low
+	}
+	return min(r.before, r.low)
+}
+
+// Slow reports whether the delay of the link itself exceeds MaxRoundTrip now.
+func (r *RoundTrip) Slow() bool { return r.before > 0 && r.Recent() > MaxRoundTrip }
 
 // Late returns by how much the last measurement exceeded the delay of the link itself: the time that
 // frames now spend in queues and in retransmissions.

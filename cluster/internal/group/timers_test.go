@@ -22,7 +22,7 @@ func TestRoundTrip(t *testing.T) {
 	} {
 		var r RoundTrip
 		for _, s := range tc.samples {
-			r.Add(s)
+			r.Add(0, s)
 		}
 		if r.Smoothed != tc.smoothed || r.Timeout() != tc.out || r.Late() != tc.late {
 			t.Errorf("%s: smoothed %v, timeout %v, late %v; want %v, %v, %v", tc.name, r.Smoothed, r.Timeout(), r.Late(), tc.smoothed, tc.out, tc.late)
@@ -34,7 +34,7 @@ func TestLeaseOn(t *testing.T) {
 	steady := func(rtt time.Duration) *RoundTrip {
 		r := &RoundTrip{}
 		for range 100 {
-			r.Add(rtt)
+			r.Add(0, rtt)
 		}
 		return r
 	}
@@ -58,17 +58,31 @@ func TestLeaseOn(t *testing.T) {
 	}
 }
 
-// TestSlow: a link is slow once even the least of 20 measurements exceeds the limit. The first ones
-// include the queues of a new connection.
+// TestSlow: a link is slow three seconds after all its measurements exceed the limit, also one that was fast
+// before. It is fast again with the first measurement within the limit.
 func TestSlow(t *testing.T) {
-	var r RoundTrip
-	for n := 1; n <= 2*slowSamples; n++ {
-		r.Add(MaxRoundTrip + time.Millisecond)
-		if got, want := r.Slow(), n >= slowSamples; got != want {
-			t.Fatalf("after %d measurements over the limit: slow %v, want %v", n, got, want)
+	for _, every := range []time.Duration{200 * ms, 750 * ms} {
+		var r RoundTrip
+		now := time.Duration(0)
+		slowAfter := func() time.Duration {
+			begin := now
+			for now < begin+time.Minute && !r.Slow() {
+				now += every
+				r.Add(now, MaxRoundTrip+ms)
+			}
+			return now - begin
 		}
-	}
-	if r.Add(MaxRoundTrip); r.Slow() {
-		t.Error("slow with a measurement within the limit")
+		if got := slowAfter(); got < slowWindow || got > slowWindow+2*every {
+			t.Errorf("every %v: slow after %v, want %v", every, got, slowWindow)
+		}
+		for range 20 {
+			now += every
+			if r.Add(now, MaxRoundTrip); r.Slow() {
+				t.Errorf("every %v: slow with a measurement within the limit", every)
+			}
+		}
+		if got := slowAfter(); got < slowWindow || got > 3*slowWindow {
+			t.Errorf("every %v: a link that was fast is slow after %v, want at most %v", every, got, 3*slowWindow)
+		}
 	}
 }
