@@ -24,6 +24,7 @@ type call struct {
 	prompts []prompt
 
 	cut      bool // the answer lacks its second half
+	twice    bool // every event is sent twice
 	cutAfter int  // tokens of a sequence, after which a stream breaks off
 }
 
@@ -69,6 +70,10 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 	case wrong == faults.AnswerAbort, wrong == faults.AnswerEmpty:
 		c.hollow(wrong)
 		return
+	case wrong == faults.AnswerError, wrong == faults.AnswerNothing, wrong == faults.AnswerHTML, wrong == faults.AnswerBytes, wrong == faults.AnswerLength:
+		c.notify()
+		c.nonsense(wrong)
+		return
 	case wrong == faults.AnswerHalf && !c.p.Stream:
 		c.half(r.Context())
 		return
@@ -78,6 +83,8 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		c.repeat()
 	case wrong == faults.AnswerCut:
 		c.halve()
+	case wrong == faults.AnswerTwice:
+		c.twice = true
 	}
 	if e.opt.PD != nil && !c.kvTransfer(r.Context()) {
 		return

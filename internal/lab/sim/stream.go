@@ -141,7 +141,11 @@ func (c *call) data(r reply) {
 	if err != nil {
 		return
 	}
-	_, _ = c.w.Write(append(append([]byte("data: "), body...), "\n\n"...)) // Flush reports the error
+	event := append(append([]byte("data: "), body...), "\n\n"...)
+	_, _ = c.w.Write(event) // Flush reports the error
+	if c.twice {
+		_, _ = c.w.Write(event)
+	}
 }
 
 // end sends the usage and the checksum, if requested, and the last event.

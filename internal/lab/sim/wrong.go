@@ -36,6 +36,34 @@ func (c *call) hollow(wrong faults.Answer) {
 	}
 }
 
+// nonsense answers at once with status 200 and a body that is no answer.
+func (c *call) nonsense(wrong faults.Answer) {
+	kind, body, length := "application/json", "", 0
+	if c.p.Stream {
+		kind = "text/event-stream; charset=utf-8"
+	}
+	switch failure := `{"error":{"message":"simulated fault","type":"InternalServerError","code":500}}`; {
+	case wrong == faults.AnswerError && c.p.Stream:
+		body = "data: " + failure + "\n\ndata: [DONE]\n\n"
+	case wrong == faults.AnswerError:
+		body = failure
+	case wrong == faults.AnswerHTML:
+		kind, body = "text/html", "<html><body>Welcome</body></html>"
+	case wrong == faults.AnswerBytes:
+		kind, body = "application/octet-stream", string(bytes.Repeat([]byte{0xfe, 0, 0x80, '"', 0xff}, 40))
+	case wrong == faults.AnswerLength:
+		body, length = `{"id":"a","object":"chat.completion","choices":[{"index":0,"message":{"content":"half`, 1000
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(max(length, len(body))))
+	_, _ = c.w.Write([]byte(body))
+	if length > len(body) {
+		_ = http.NewResponseController(c.w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
 // half sends the head and half of the body of a complete response, then nothing until the client
 // disconnects or the fault is cleared.
 func (c *call) half(ctx context.Context) {

@@ -25,6 +25,12 @@ const (
 	pacedTokens  = 24
 	// TenantText is in the requests of one tenant, a quarter of the load. The others name none.
 	TenantText = "a-tenant"
+	// ToolText is in requests with tools, a quarter of the load.
+	ToolText = "a-tool"
+	// LongText is in requests with a long prompt, an eighth of the load.
+	LongText = "a long prompt"
+	// StreamText is in streamed requests, and WholeText in the others.
+	StreamText, WholeText = `"stream":true`, `"stream":false`
 )
 
 // Paced sends small chats at a steady rate, independent of their answers. Every second one is
@@ -78,6 +84,9 @@ func (l *Paced) Stop() {
 // send sends request n and records its end.
 func (l *Paced) send(n int) {
 	text := fmt.Sprintf("request %d of a load: %s", n, strings.Repeat("some words to compute ", 40))
+	if n/2%8 == 1 {
+		text += LongText + strings.Repeat(" with more words to compute", 200)
+	}
 	l.mu.Lock()
 	at := len(l.sent)
 	l.sent = append(l.sent, pacedRequest{at: time.Now()})
@@ -86,7 +95,7 @@ func (l *Paced) send(n int) {
 	if n/2%4 == 0 {
 		tenant = TenantText
 	}
-	engine, err := l.ask(text, tenant, n%2 == 0)
+	engine, err := l.ask(text, tenant, n%2 == 0, n/2%4 == 2)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.sent[at]
@@ -94,7 +103,7 @@ func (l *Paced) send(n int) {
 }
 
 // ask sends one chat and reads its answer.
-func (l *Paced) ask(text, tenant string, stream bool) (engine string, err error) {
+func (l *Paced) ask(text, tenant string, stream, tools bool) (engine string, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, pacedTimeout)
 	defer cancel()
 	members := map[string]any{
@@ -103,6 +112,10 @@ func (l *Paced) ask(text, tenant string, stream bool) (engine string, err error)
 	}
 	if tenant != "" {
 		members["user"] = tenant
+	}
+	if tools {
+		members["tools"] = []any{map[string]any{"type": "function", "function": map[string]any{"name": ToolText, "parameters": map[string]any{"type": "object"}}}}
+		members["tool_choice"] = "none"
 	}
 	body, err := json.Marshal(members)
 	if err != nil {
@@ -135,6 +148,8 @@ func (l *Paced) ask(text, tenant string, stream bool) (engine string, err error)
 		return engine, fmt.Errorf("an answer without a finish reason: %d bytes", len(answer))
 	case stream && bytes.Count(answer, []byte("data:")) < pacedTokens/2, !stream && !bytes.Contains(answer, fmt.Appendf(nil, `"completion_tokens":%d`, pacedTokens)):
 		return engine, fmt.Errorf("a short answer: %d bytes", len(answer))
+	case stream && bytes.Count(answer, []byte("data:")) > 2*pacedTokens:
+		return engine, fmt.Errorf("a stream with repeated events: %d bytes", len(answer))
 	case stream && !bytes.Contains(answer, []byte("[DONE]")):
 		return engine, fmt.Errorf("a stream without its end: %d bytes", len(answer))
 	}
@@ -153,7 +168,7 @@ func (l *Paced) Poison(now time.Time) {
 		return
 	}
 	l.poisoned = now
-	l.wg.Go(func() { _, _ = l.ask(PoisonText, "", false) })
+	l.wg.Go(func() { _, _ = l.ask(PoisonText, "", false, false) })
 }
 
 // Span summarizes the requests of a period.

@@ -41,12 +41,20 @@ const (
 	AnswerNoise Answer = "noise" // one character, repeated, as from logits that are not numbers
 	AnswerShort Answer = "short" // a tenth of the tokens
 	AnswerCut   Answer = "cut"   // half of the answer, without a finish reason, and a normal end
+
+	AnswerError   Answer = "error"   // an error object, or an error event in a stream
+	AnswerNothing Answer = "nothing" // no body
+	AnswerHTML    Answer = "html"    // a page of HTML
+	AnswerBytes   Answer = "bytes"   // bytes that are no text
+	AnswerLength  Answer = "length"  // a body that is shorter than its Content-Length
+	AnswerTwice   Answer = "twice"   // streams: every event twice
 )
 
 // Known reports whether a is a defined value.
 func (a Answer) Known() bool {
 	switch a {
-	case AnswerSound, AnswerAbort, AnswerEmpty, AnswerHalf, AnswerModel, AnswerNoise, AnswerShort, AnswerCut:
+	case AnswerSound, AnswerAbort, AnswerEmpty, AnswerHalf, AnswerModel, AnswerNoise, AnswerShort, AnswerCut,
+		AnswerError, AnswerNothing, AnswerHTML, AnswerBytes, AnswerLength, AnswerTwice:
 		return true
 	}
 	return false
