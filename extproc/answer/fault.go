@@ -10,7 +10,7 @@ const (
 	Sound      Fault = iota
 	Unclosed         // a stream ended normally but without its closing event
 	Unfinished       // a stream without a finish reason
-	Empty            // no generated text, aborted by the engine, or of repeated text
+	Empty            // no generated text, aborted by the engine, of repeated text, or with every event twice
 	Broken           // an engine error, empty, or not an answer
 )
 
@@ -111,7 +111,7 @@ func (s *Scan) Fault() Fault {
 		return Unclosed
 	case s.fault.any: // a client error
 		return Sound
-	case s.finish.aborted, !s.text.found, s.repeats.repeats():
+	case s.finish.aborted, !s.text.found, s.repeats.repeats(), s.counter.twice():
 		return Empty
 	case s.events && !s.finish.found:
 		return Unfinished

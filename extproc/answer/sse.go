@@ -1,6 +1,10 @@
 package answer
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // eventPrefix opens the data of a server-sent event.
 const eventPrefix = "data:"
@@ -12,6 +16,10 @@ type eventCounter struct {
 	matched int  // bytes of eventPrefix read on this line; if complete, the value follows
 	events  int  // data events that began
 	closed  bool // [DONE] was read
+
+	sum   xxhash.Digest // of the current event
+	last  uint64        // hash of the event before
+	again int           // events that equal the one before
 }
 
 // write returns the number of data events that began in p, and passes their values to f.
@@ -22,10 +30,13 @@ func (c *eventCounter) write(p []byte, f *faultFinder) int {
 			i := bytes.IndexByte(p, '\n')
 			if i < 0 {
 				f.write(p)
+				c.read(p)
 				break
 			}
 			f.write(p[:i])
 			f.end()
+			c.read(p[:i])
+			c.end()
 			p = p[i+1:]
 			c.off, c.matched = false, 0
 			continue
@@ -34,10 +45,43 @@ func (c *eventCounter) write(p []byte, f *faultFinder) int {
 			c.events++
 			f.begin()
 			f.write(p[:1])
+			c.sum.Reset()
+			c.read(p[:1])
 		}
 		p = p[1:]
 	}
 	return c.events - before
+}
+
+// eventsRead is the number of events of a stream that are compared with the one before.
+const eventsRead = 64
+
+// read reads bytes of an event.
+func (c *eventCounter) read(p []byte) {
+	if c.events <= eventsRead {
+		_, _ = c.sum.Write(p)
+	}
+}
+
+// end ends an event or another line.
+func (c *eventCounter) end() {
+	if c.events == 0 || c.events > eventsRead || c.matched < len(eventPrefix) {
+		return
+	}
+	sum := c.sum.Sum64()
+	if c.events > 1 && sum == c.last {
+		c.again++
+	}
+	c.last = sum
+}
+
+// eventsTwice is the minimum number of events for a verdict.
+const eventsTwice = 8
+
+// twice reports whether each event was sent twice.
+func (c *eventCounter) twice() bool {
+	n := min(c.events, eventsRead)
+	return n >= eventsTwice && 2*c.again >= n-1
 }
 
 // step reads one byte at the start of a line and reports whether it begins a data value that
