@@ -77,7 +77,7 @@ func TestExplainAvoided(t *testing.T) {
 		}
 	}
 	usual := map[int]explanation.Avoided{
-		0: {Reason: explanation.AvoidedFull, More: 3}, 1: {Reason: explanation.AvoidedModelFails, More: 10}, 2: {Reason: explanation.AvoidedHealth},
+		0: {Reason: explanation.AvoidedFull, More: 3}, 1: {Reason: explanation.AvoidedModelFails, More: 20}, 2: {Reason: explanation.AvoidedHealth},
 		3: {Reason: explanation.AvoidedPlaces}, 5: {Reason: explanation.AvoidedModel},
 	}
 	f(chatRequest("chat", 10), "467", usual)

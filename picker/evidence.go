@@ -57,6 +57,8 @@ func (f *flight) watchHealth(view *cycle.View) {
 	v.step = view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
 	v.answer = v.first + tokens*v.step
 	v.watch.Traits = cycle.TraitsOf(f.request)
+	v.watch.Read = f.WantBody
+	v.watch.Question = cycle.QuestionOf(f.request.Kind, f.request.Stream)
 	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.progressLimit()))
 }
 
@@ -93,8 +95,12 @@ func (f *flight) judgeStatus(e *request.Event) {
 		f.endHealthWatch(now, health.Failed)
 	case e.Status == http.StatusTooManyRequests, e.Status == http.StatusServiceUnavailable && !e.Local:
 		f.evidence.full = true
+		cause := health.Void
+		if e.Status == http.StatusTooManyRequests && (f.isIdle(now) || f.ep.Tracker().Refuses(now)) { // it has no queue
+			cause = f.causeOfDecline(e, now)
+		}
 		f.ep.Tracker().SetFull(now, min(max(e.RetryAfter, fullPeriod), time.Minute))
-		f.endHealthWatch(now, health.Void)
+		f.endHealthWatch(now, cause)
 	case e.Local && e.Status >= 500:
 		f.endHealthWatch(now, health.Broken)
 	case e.Status == http.StatusNotImplemented, e.Status == http.StatusHTTPVersionNotSupported:
@@ -125,7 +131,7 @@ func (f *flight) generates() bool {
 // response, or if other endpoints decline the client's requests too.
 func (f *flight) causeOfDecline(e *request.Event, now time.Time) health.Cause {
 	switch {
-	case e.Local, !f.generates(), f.ep.IsRemote():
+	case e.Local, !f.generates() && f.request.Kind != request.KindEmbeddings, f.ep.IsRemote():
 		return health.Void
 	case e.Status == http.StatusRequestTimeout, e.Status == statusClientClosed:
 		return health.Void

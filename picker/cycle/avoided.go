@@ -1,7 +1,6 @@
 package cycle
 
 import (
-	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -28,7 +27,11 @@ func (c *Cycle) leave(why string) {
 		case explanation.AvoidedFull:
 			a.More = ep.Tracker().FullFor(c.Now)
 		case explanation.AvoidedModelFails, explanation.AvoidedClientFails, explanation.AvoidedKindFails:
-			a.More = ep.Tracker().AvoidsFor(TraitsOf(c.Request)[slices.Index(traitWords[:], why)], c.Now)
+			for trait, key := range TraitsOf(c.Request) {
+				if traitWords[trait] == why {
+					a.More = max(a.More, ep.Tracker().AvoidsFor(key, c.Now))
+				}
+			}
 		}
 		c.avoided = append(c.avoided, a)
 	}

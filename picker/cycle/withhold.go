@@ -56,7 +56,11 @@ func (c *Cycle) restricted(now int64) bool {
 }
 
 // traitWords are the reasons for which endpoints that fail a trait's value are excluded.
-var traitWords = [health.NumTraits]string{explanation.AvoidedModelFails, explanation.AvoidedClientFails, explanation.AvoidedKindFails}
+var traitWords = [health.NumTraits]string{
+	health.TraitModel: explanation.AvoidedModelFails, health.TraitClient: explanation.AvoidedClientFails,
+	health.TraitTenant: explanation.AvoidedClientFails, health.TraitClass: explanation.AvoidedKindFails, health.TraitKind: explanation.AvoidedKindFails, health.TraitStreaming: explanation.AvoidedKindFails,
+	health.TraitSize: explanation.AvoidedKindFails, health.TraitFeatures: explanation.AvoidedKindFails,
+}
 
 // excludeFailing excludes candidates that fail requests with a trait's value, unless most candidates do. In
 // that case the endpoints are not at fault, and the rest would get all such requests.
@@ -198,12 +202,45 @@ func TraitsOf(r *request.Request) (t health.Traits) {
 	model := ModelKey(r)
 	t[health.TraitModel] = model
 	if tenant := r.TenantKey(); tenant != 0 {
-		t[health.TraitClient] = tenant ^ bits.RotateLeft64(model, 17)
+		t[health.TraitClient], t[health.TraitTenant] = tenant^bits.RotateLeft64(model, 17), tenant+1
 	}
 	if r.Kind != request.KindOther {
-		t[health.TraitClass] = r.ClassKey() ^ bits.RotateLeft64(model, 31)
+		class := r.Class()
+		t[health.TraitClass] = classKey(class) ^ bits.RotateLeft64(model, 31)
+		for i, part := range class {
+			t[health.TraitKind+health.Trait(i)] = classKey(request.Class{uint8(i), part, partMark})
+		}
 	}
 	return t
+}
+
+// QuestionOf returns the question that is most like a request.
+func QuestionOf(kind request.Kind, stream bool) health.Question {
+	q := health.AskChat
+	switch kind {
+	case request.KindCompletions:
+		q = health.AskCompletion
+	case request.KindEmbeddings:
+		return health.AskEmbedding
+	case request.KindOther, request.KindGenerate:
+		return health.AskAny
+	}
+	if stream {
+		q++
+	}
+	return q
+}
+
+// partMark is in the hash of one part of a class. No whole class has it as its size.
+const partMark = 255
+
+// classKey returns the hash of a class, or of one of its parts.
+func classKey(c request.Class) (key uint64) {
+	for _, part := range c {
+		key = (key + uint64(part) + 1) * 0x9e3779b97f4a7c15
+		key ^= key >> 29
+	}
+	return key
 }
 
 // ModelKey returns the hash of a request's model, 0 if it names none.

@@ -6,7 +6,7 @@ import (
 )
 
 // TestAvoidances: a model that fails at an endpoint where others succeed is avoided there. It is tried
-// again after ten seconds and then at growing intervals, and returns with a success.
+// again after twenty seconds and then at growing intervals, and returns with a success.
 func TestAvoidances(t *testing.T) {
 	var tr Tracker
 	now := time.Unix(1000, 0)
@@ -34,7 +34,7 @@ func TestAvoidances(t *testing.T) {
 		t.Error("passed over after two failures")
 	}
 	ask(adapter, Failed)
-	for _, wait := range []int{10, 20, 40, 80, 160, 160} {
+	for _, wait := range []int{20, 40, 80, 160, 160} {
 		wait := time.Duration(wait) * time.Second
 		if !tr.Avoids(adapter, now.Add(wait-1)) || tr.Avoids(base, now) || tr.AvoidedCount() != 1 {
 			t.Fatalf("not passed over for %v", wait)
@@ -153,7 +153,7 @@ func TestAvoidsClients(t *testing.T) {
 	if k.Avoids(99, now) {
 		t.Error("a kind is avoided though no other kind was answered")
 	}
-	now = now.Add(11 * time.Second)
+	now = now.Add(21 * time.Second)
 	ask(7, None)
 	if k.Avoids(7, now) {
 		t.Error("still avoided after a good trial")

@@ -86,11 +86,12 @@ const Never = time.Duration(1<<62 - 1)
 // Evidence is one replica's observations of one endpoint. Counts only grow during the replica's
 // lifetime. All other fields describe the moment of collection.
 type Evidence struct {
-	Good   uint64            // requests that progressed or ended in time
-	Bad    [NumCauses]uint64 // failed requests by cause
-	Passed uint64            // probes that passed
-	Missed uint64            // probes that were late
-	Denied uint64            // probes that got an error or no answer
+	Good    uint64            // requests that progressed or ended in time
+	Bad     [NumCauses]uint64 // failed requests by cause
+	Passed  uint64            // probes that passed
+	Missed  uint64            // probes that were late
+	Denied  uint64            // probes that got an error or no answer
+	Failing Question          // kind of the last failed request
 
 	Refused  bool          // at least two dials in a row were refused
 	Answered time.Duration // since the last answered page or probe; Never
@@ -109,7 +110,9 @@ type Counts struct {
 }
 
 // Counts returns the counts of e. They differ between two observations if there was news.
-func (e *Evidence) Counts() Counts { return Counts{e.Good, e.Passed, e.Missed, e.Denied, e.Bad} }
+func (e *Evidence) Counts() Counts {
+	return Counts{e.Good, e.Passed, e.Missed, e.Denied, e.Bad}
+}
 
 // unknown returns the evidence of a replica without observations.
 func unknown() Evidence { return Evidence{Answered: Never, Moved: Never} }
@@ -137,6 +140,7 @@ func (e Evidence) with(o Evidence) Evidence {
 	e.Passed += o.Passed
 	e.Missed += o.Missed
 	e.Denied += o.Denied
+	e.Failing = max(e.Failing, o.Failing)
 	e.Refused = e.Refused || o.Refused
 	e.Answered, e.Moved = min(e.Answered, o.Answered), min(e.Moved, o.Moved)
 	e.InFlight += o.InFlight

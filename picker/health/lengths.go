@@ -19,7 +19,7 @@ type Lengths struct {
 }
 
 const (
-	lengthClasses = 64
+	lengthClasses = 256
 	lengthEnds    = 8   // endpoints of a class
 	lengthFade    = 16. // answers that an endpoint's mean covers
 	lengthKnown   = 6.  // minimum answers of other endpoints

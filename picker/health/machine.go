@@ -86,6 +86,7 @@ type machine struct {
 	back       time.Time // time of the last return; zero: never out
 	trusted    time.Time // when it became fully healthy, or when a failed return was last removed
 	blind      bool      // it returned because its probes had no result
+	barren     uint64    // requests that failed for relative causes since the last good one
 	reborn     bool      // out since an earlier incarnation of its engine
 	passed     int       // consecutive passed probes
 	probed     time.Time // time of the last probe result
@@ -189,7 +190,11 @@ func (m *machine) listen(now time.Time, e *Evidence) {
 // log-likelihood ratio of an unhealthy endpoint to a normal one.
 func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	if !m.at.IsZero() && now.After(m.at) {
-		m.score *= math.Exp2(-float64(now.Sub(m.at)) / float64(scoreHalf))
+		half := scoreHalf
+		if m.unlike() { // few requests reach it
+			half = barrenHalf
+		}
+		m.score *= math.Exp2(-float64(now.Sub(m.at)) / float64(half))
 	}
 	m.at = now
 	if m.state == Healthy && m.score < clearBelow {
@@ -200,9 +205,10 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	m.evidence.Good, m.evidence.Bad = counts.Good, counts.Bad
 	m.evidence.Passed, m.evidence.Missed, m.evidence.Denied = counts.Passed, counts.Missed, counts.Denied
 
+	m.countBarren(e)
 	add, worst := 0., 0.
 	for _, k := range counted {
-		if n := float64(e.Bad[k.cause]); n > 0 && !(k.cause.relative() && now.Sub(m.acquitted) < acquittedFor) {
+		if n := float64(e.Bad[k.cause]); n > 0 && !(k.cause.relative() && now.Sub(m.acquitted) < acquittedFor && !m.unlike()) {
 			gain := n * base.against(k.cause, k.usual)
 			if k.cause == Cut { // its first tokens had counted as a success
 				gain -= n * base.inFavour()
@@ -214,7 +220,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 			}
 		}
 	}
-	if e.Passed > 0 && m.cause.relative() && !m.away() {
+	if e.Passed > 0 && m.cause.relative() && !m.away() && !m.unlike() {
 		m.score, add, m.acquitted = 0, 0, now
 		m.evidence.Bad[m.cause] = 0
 	}
@@ -229,7 +235,10 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 		}
 	}
 	pass := -probePass
-	if m.failsSome() {
+	switch {
+	case m.unlike():
+		pass = 0
+	case m.failsSome():
 		pass = base.inFavour()
 	}
 	add += float64(e.Good)*base.inFavour() + float64(e.Passed)*pass
@@ -240,8 +249,35 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	if m.awaitsProbe(now) {
 		m.score = min(m.score, suspectAt-.1)
 	}
+	if m.cause.relative() && m.evidence.Passed > 0 && m.evidence.Denied == 0 { // clients cannot put an endpoint out
+		m.score = min(m.score, outAt-.1)
+	}
 	m.countProbes(now, e)
 }
+
+// barrenAt is how many requests in a row must fail, none of them answered, before a passed probe no longer
+// clears the endpoint.
+const barrenAt = 6
+
+// barrenHalf replaces scoreHalf then.
+const barrenHalf = 30 * time.Second
+
+// countBarren counts requests that failed since the last good one.
+func (m *machine) countBarren(e *Evidence) {
+	if e.Good > 0 || m.away() {
+		m.barren = 0
+	}
+	for c := range NumCauses {
+		if c.relative() && !m.away() {
+			m.barren = min(m.barren+e.Bad[c], barrenAt)
+		}
+	}
+}
+
+// unlike reports whether all requests of clients fail, so that passed probes prove nothing about them. For
+// example, a gateway before the engine declines clients. The endpoint becomes a suspect, and few of its
+// requests fail.
+func (m *machine) unlike() bool { return m.barren >= barrenAt && m.evidence.Passed > 0 }
 
 // awaitsProbe reports whether a relative cause counts and no probe has decided yet whether the
 // endpoint or its clients are at fault. If probes have no result, for example because the engine
@@ -255,7 +291,7 @@ func (m *machine) awaitsProbe(now time.Time) bool {
 	default:
 		return false
 	}
-	if m.blind { // its probes had no result before
+	if m.blind || m.unlike() { // its probes had no result, or another one than requests
 		return false
 	}
 	return m.cause.relative() && m.evidence.Denied == 0 && (since.IsZero() || now.Sub(since) < unprobedSuspect)

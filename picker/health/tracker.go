@@ -23,14 +23,15 @@ type Tracker struct {
 	hunger   hunger
 	avoided  avoidances
 
-	full    atomic.Int64 // Unix nanoseconds until which its queue counts as full
-	wary    atomic.Int64 // Unix nanoseconds until which every answer is observed
-	odd     atomic.Int64 // the same, within oddLooks
-	spent   atomic.Int64 // Unix nanoseconds at which all oddLooks are available again
-	looked  atomic.Int64 // Unix nanoseconds when an answer was last selected
-	sampled atomic.Int64 // answers observed for other reasons
-	ends    atomic.Bool  // its streams have a finish reason
-	closes  atomic.Bool  // its streams end with a closing event
+	full    atomic.Int64  // Unix nanoseconds until which its queue counts as full
+	wary    atomic.Int64  // Unix nanoseconds until which every answer is observed
+	odd     atomic.Int64  // the same, within oddLooks
+	spent   atomic.Int64  // Unix nanoseconds at which all oddLooks are available again
+	looked  atomic.Int64  // Unix nanoseconds when an answer was last selected
+	sampled atomic.Int64  // answers observed for other reasons
+	failing atomic.Uint32 // question of the last failed request; 0: unknown
+	ends    atomic.Bool   // its streams have a finish reason
+	closes  atomic.Bool   // its streams end with a closing event
 }
 
 const (
@@ -93,7 +94,9 @@ func (t *Tracker) watchAfter(now time.Time, c Cause) {
 // Watch is one in-flight request. It is not safe for concurrent use, but its Tracker may read it at
 // any time. Begin it once.
 type Watch struct {
-	Traits Traits // of the request; set them before Begin
+	Traits   Traits   // of the request; set them before Begin
+	Question Question // the same
+	Read     bool     // the content of the answer will be known; the same
 
 	t          *Tracker
 	prev, next *Watch
@@ -108,7 +111,7 @@ func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.awake(now)
-	*w = Watch{Traits: w.Traits, t: t, begun: now, due: due, next: t.first}
+	*w = Watch{Traits: w.Traits, Question: w.Question, Read: w.Read, t: t, begun: now, due: due, next: t.first}
 	t.avoided.begin(&w.Traits, now)
 	if t.first != nil {
 		t.first.prev = w
@@ -206,10 +209,13 @@ func (w *Watch) judge(c Cause, now time.Time) {
 	case c == None && !w.judged:
 		t.good++
 		t.fulls = 0
-		t.avoided.note(&w.Traits, None, now)
+		t.avoided.note(&w.Traits, None, w.Read, now)
 	case c != None && c < NumCauses && (!w.judged || c != Late):
-		t.bad[c]++
-		t.avoided.note(&w.Traits, c, now)
+		if !t.avoided.explains(&w.Traits) {
+			t.bad[c]++
+			t.SetFailing(w.Question)
+		}
+		t.avoided.note(&w.Traits, c, w.Read, now)
 	}
 	w.judged = true
 }
@@ -259,6 +265,29 @@ func (w *Watch) BodyBegun(client uint64, due time.Time) {
 	w.body, w.client = due, client
 }
 
+// Question identifies the kind of request that a probe should send; 0: any.
+type Question uint8
+
+// Questions of probes; see [Question].
+const (
+	AskAny Question = iota
+	AskCompletion
+	AskCompletionStream
+	AskChat
+	AskChatStream
+	AskEmbedding
+)
+
+// SetFailing records the kind of a request that failed, at this replica or another one; 0: none.
+func (t *Tracker) SetFailing(q Question) {
+	if q != 0 && t.Failing() != q {
+		t.failing.Store(uint32(q))
+	}
+}
+
+// Failing returns the kind of the last failed request, so that probes repeat it.
+func (t *Tracker) Failing() Question { return Question(t.failing.Load()) }
+
 // SetCloses records that a stream of the endpoint ended with its closing event.
 func (t *Tracker) SetCloses() {
 	if !t.closes.Load() {
@@ -298,6 +327,18 @@ func (t *Tracker) SetFull(now time.Time, d time.Duration) {
 	t.avoided.restrict()
 }
 
+// refusals is how many consecutive rejections by a full queue are believed, if nothing in between shows that
+// the engine works.
+const refusals = 3
+
+// Refuses reports whether the engine rejects all requests and does not work: a queue that is full becomes
+// shorter.
+func (t *Tracker) Refuses(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fulls >= refusals && t.inFlight <= 1 && now.Sub(t.moved) >= stallAfter
+}
+
 // OnRestrict sets a flag that the tracker sets when it finds the queue full, or requests to avoid.
 // Call it before any other method.
 func (t *Tracker) OnRestrict(flag *atomic.Bool) { t.avoided.restricted = flag }
@@ -333,13 +374,16 @@ func (t *Tracker) Evidence(now time.Time) Evidence {
 			continue
 		}
 		w.judge(Late, now)
+		if t.avoided.explains(&w.Traits) {
+			continue
+		}
 		e.Overdue++
 		e.Twice = e.Twice || now.Sub(w.begun) > 2*w.due.Sub(w.begun)
 	}
 	if waited := t.hunger.wait(now, t.moved, longest); waited >= 1 && e.Overdue == 0 {
 		e.Overdue, e.Starved, e.Twice = 1, true, waited >= 2
 	}
-	e.Good, e.Bad = t.good, t.bad
+	e.Good, e.Bad, e.Failing = t.good, t.bad, t.Failing()
 	if !t.moved.IsZero() {
 		e.Moved = max(now.Sub(t.moved), 0)
 	}

@@ -172,11 +172,11 @@ func TestFailsSharedModels(t *testing.T) {
 	}
 	fails(0)
 	f("it fails at the first", true, true, true)
-	r.pass(10*time.Second, nil, nil)
+	r.pass(20*time.Second, nil, nil)
 	f("one may be tried", false, false, false)
 	ask(1, adapter, health.Failed) // by the second
 	f("which fails", true, true, true)
-	r.pass(20*time.Second, nil, nil)
+	r.pass(40*time.Second, nil, nil)
 	ask(1, adapter, health.None)
 	r.pass(time.Second, nil, nil)
 	if n := at(2).AvoidedCount(); n != 0 {

@@ -18,12 +18,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-var faultRuns = flag.Int("fault.runs", 3, "runs of each row of TestFaults")
+const defaultFaultRuns = 3
+
+var faultRuns = flag.Int("fault.runs", defaultFaultRuns, "runs of each row of TestFaults, and three times those of TestPartialFaults")
 
 // The pool of TestFaults: the pool of `make demo-faults`, in virtual time.
 const (
@@ -183,10 +186,14 @@ type faultWorld struct {
 	rng      *rand.Rand
 	engines  map[string]*faultEngine
 	replicas []*faultReplica
-	cut      bool // they do not share
-	hasty    bool // clients leave before health would
-	mixed    bool // tenants with short and repeated answers, and engines of different speed
-	noise    bool // engines fail one request in a hundred, and one client in twelve leaves
+	cut      bool          // they do not share
+	hasty    bool          // clients leave before health would
+	mixed    bool          // tenants with short and repeated answers, and engines of different speed
+	noise    bool          // engines fail one request in a hundred, and one client in twelve leaves
+	every    time.Duration // between two requests
+	lasts    time.Duration // of the fault
+	part     *partialFault // of the engine with the fault; nil: kind is its fault
+	varied   bool          // requests have different APIs, sizes, features and models
 
 	asking sync.WaitGroup
 	probes atomic.Int64
@@ -224,12 +231,16 @@ func (l leastBusy) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 }
 
 func openFaultWorld(t *testing.T, replicas int, cut bool, seed uint64) *faultWorld {
-	w := &faultWorld{t: t, rng: rand.New(rand.NewPCG(seed, 3)), engines: map[string]*faultEngine{}, cut: cut}
+	return openFaultWorldOf(t, replicas, cut, seed, faultEngines, faultSlots)
+}
+
+func openFaultWorldOf(t *testing.T, replicas int, cut bool, seed uint64, engines, slots int) *faultWorld {
+	w := &faultWorld{t: t, rng: rand.New(rand.NewPCG(seed, 3)), engines: map[string]*faultEngine{}, cut: cut, every: faultEvery, lasts: faultLasts}
 	var specs []endpoint.Spec
-	for i := range faultEngines {
+	for i := range engines {
 		s := endpoint.Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(8000+i))}
 		specs = append(specs, s)
-		w.engines[s.Addr.String()] = &faultEngine{slots: make(chan struct{}, faultSlots), slow: 1, rng: rand.New(rand.NewPCG(seed, uint64(i))), changed: make(chan struct{})}
+		w.engines[s.Addr.String()] = &faultEngine{slots: make(chan struct{}, slots), slow: 1, rng: rand.New(rand.NewPCG(seed, uint64(i))), changed: make(chan struct{})}
 	}
 	for i := range replicas {
 		r := &faultReplica{pool: endpoint.NewPool(endpoint.PoolOptions{})}
@@ -269,6 +280,15 @@ func openFaultWorld(t *testing.T, replicas int, cut bool, seed uint64) *faultWor
 
 func (w *faultWorld) probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	w.probes.Add(1)
+	if e := w.engines[ep.Address]; w.part != nil {
+		if kind, _, _ := e.now(); kind == partOfRequests && !w.part.probesPass && w.part.affects(probeRequest(ep)) {
+			if w.part.status == 0 {
+				time.Sleep(probeTimeout)
+				return Hung
+			}
+			return Denied
+		}
+	}
 	limit := Limit(ep)
 	ctx, cancel := context.WithTimeout(ctx, max(limit, probeTimeout))
 	defer cancel()
@@ -311,6 +331,7 @@ func (w *faultWorld) pages(stop chan struct{}) {
 			e.mu.Unlock()
 			for _, r := range w.replicas {
 				if !dead {
+					r.pool.Snapshot().Lookup(address).SetGauges(endpoint.Gauges{At: time.Now(), Values: gauge.Values{Running: page.Running}})
 					r.monitor.Read(r.pool.Snapshot().Lookup(address), scrape.Reading{At: time.Now(), Answered: true, Page: page})
 				}
 			}
@@ -344,10 +365,14 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	w.mu.Lock()
 	w.sent = append(w.sent, q)
 	w.mu.Unlock()
-	d, err := r.picker.Choose(context.Background(), &request.Request{
+	asked := &request.Request{
 		ID: fmt.Sprint(n), Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m", InputTokens: 100, Stream: stream,
 		User: user, Session: fmt.Sprint(n), MaxTokens: most,
-	})
+	}
+	if w.varied {
+		w.vary(asked)
+	}
+	d, err := r.picker.Choose(context.Background(), asked)
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -367,6 +392,10 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	w.asking.Go(func() {
 		if kind, _, _ := w.engines[at].now(); kind == "404 to a tenant" && user == "big tenant" {
 			ended <- answer{status: 404}
+			return
+		}
+		if kind, _, _ := w.engines[at].now(); kind == partOfRequests && w.part.affects(asked) {
+			ended <- w.part.answer(ctx)
 			return
 		}
 		ended <- w.engines[at].infer(ctx, tokens, stream, func(first bool) { events <- first })
@@ -404,10 +433,10 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	case a.status == 0:
 		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: 503, Local: true})
 		o.Status, o.Complete = 503, true
-	case a.status == 401, a.status == 404, a.invalid:
+	case a.status >= 300 && a.status < 500, a.invalid:
 		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: a.status, Served: at})
 		o.Complete, o.Invalid = true, a.invalid && seen
-	case a.status == 500, !stream:
+	case a.status >= 500, !stream:
 		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: a.status, Served: at})
 		o.Complete = true
 	case !seen: // a proxy that does not report the end
@@ -441,7 +470,7 @@ func (w *faultWorld) run(kind string, row *faultRow) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { w.pages(stop) })
-	sick := fmt.Sprintf("10.0.0.1:%d", 8000+w.rng.IntN(faultEngines))
+	sick := fmt.Sprintf("10.0.0.1:%d", 8000+w.rng.IntN(len(w.engines)))
 	e := w.engines[sick]
 	if w.noise {
 		sick = "" // none
@@ -450,12 +479,12 @@ func (w *faultWorld) run(kind string, row *faultRow) {
 		e.noisy = w.noise
 	}
 	begun := time.Now()
-	began, ends := begun.Add(faultWarm), begun.Add(faultWarm+faultLasts)
+	began, ends := begun.Add(faultWarm), begun.Add(faultWarm+w.lasts)
 	state, found, trusted := 0, time.Duration(0), time.Duration(0)
-	for n := 0; time.Since(begun) < faultWarm+faultLasts+faultBack; n++ {
+	for n := 0; time.Since(begun) < faultWarm+w.lasts+faultBack; n++ {
 		tokens := 25 + w.rng.IntN(30)
 		wg.Go(func() { w.ask(w.replicas[n%len(w.replicas)], n/len(w.replicas), tokens) })
-		time.Sleep(time.Duration((.5 + w.rng.Float64()) * float64(faultEvery)))
+		time.Sleep(time.Duration((.5 + w.rng.Float64()) * float64(w.every)))
 		switch now := time.Now(); {
 		case state == 0 && !now.Before(began):
 			if state = 1; kind != "" {
@@ -495,7 +524,7 @@ func (w *faultWorld) run(kind string, row *faultRow) {
 		case at < faultGrace:
 			row.first++
 			row.firstFailed += failed
-		case at < faultLasts:
+		case at < w.lasts:
 			row.rest++
 			row.restFailed += failed
 			row.times = append(row.times, q.took)

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
 	probes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are unhealthy or had no request for long, by result.",
 	}, []string{"result"})
-	for r, name := range [...]string{Unknown: "unknown", Passed: "passed", Missed: "late", Denied: "denied", Hung: "unanswered", Alive: "alive", NoRoom: "late"} {
+	for r, name := range [...]string{Unknown: "unknown", Passed: "passed", Missed: "late", Denied: "denied", Hung: "unanswered", Alive: "alive", NoRoom: "late", Full: "unknown"} {
 		x.probes[r] = probes.WithLabelValues(name)
 	}
 	if reg == nil {

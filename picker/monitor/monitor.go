@@ -438,9 +438,6 @@ func (m *Monitor) log(c health.Change) {
 	address := strconv.Itoa(c.ID)
 	if ep := m.opts.Pool.Snapshot().ByID(c.ID); ep != nil {
 		address = ep.Address
-		if c.To.State == health.Out && c.From != health.Probing { // out for all models
-			ep.Tracker().ClearModels()
-		}
 	}
 	level := slog.LevelInfo
 	if c.To.State == health.Out && c.From != health.Probing || c.To.State == health.Suspect {
@@ -470,11 +467,11 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 		m.post(inboxEntry{origin: origin, address: address, gone: true})
 		return nil
 	}
-	e, found, err := readEvidence(value)
+	e, found, suspected, err := readEvidence(value)
 	if err != nil {
 		return err
 	}
-	m.post(inboxEntry{origin: origin, address: address, peerReport: peerReport{e, found, m.opts.Now()}})
+	m.post(inboxEntry{origin: origin, address: address, peerReport: peerReport{e, found, suspected, m.opts.Now()}})
 	m.stir()
 	return nil
 }
@@ -542,14 +539,17 @@ func (m *Monitor) take(l *inboxEntry) {
 // replica.
 type peerReport struct {
 	health.Evidence
-	found []health.ModelAvoidance
-	at    time.Time
+	found     []health.ModelAvoidance
+	suspected []health.Suspicion
+	at        time.Time
 }
 
 func (m *Monitor) hear(s *sight, origin string, w peerReport) {
 	s.receive(origin, &w.Evidence, w.at)
 	m.set.Receive(origin, int(s.ep.ID), w.Evidence, w.at)
+	s.ep.Tracker().SetFailing(w.Failing)
 	s.ep.Tracker().ReceiveAvoidances(origin, w.found, w.at)
+	s.ep.Tracker().ReceiveSuspicions(origin, w.suspected, w.at)
 }
 
 func (m *Monitor) removeReport(address, origin string) {

@@ -170,7 +170,7 @@ func TestWordsDoNotWait(t *testing.T) {
 	r := newRig(t, 2, 1)
 	m, e := r.replicas[1].Monitor, health.Evidence{InFlight: 1}
 	address := m.opts.Pool.Snapshot().Endpoints[0].Address
-	word := appendEvidence(nil, &e, nil)
+	word := appendEvidence(nil, &e, nil, nil)
 	m.mu.Lock()
 	for range 10 {
 		if err := m.Merge("x", 1, address, word); err != nil {
@@ -355,16 +355,16 @@ grapevine_health_state{cause="refused",endpoint="10.0.0.1:8001",state="out"} 1
 
 // FuzzEvidence: malformed evidence is refused, and encoded evidence decodes to the same.
 func FuzzEvidence(f *testing.F) {
-	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}, nil))
-	f.Add(appendEvidence(nil, &health.Evidence{Good: 3}, []health.ModelAvoidance{{Model: 1<<63 | 5, For: 3 * time.Second, Times: 2}}))
+	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}, nil, nil))
+	f.Add(appendEvidence(nil, &health.Evidence{Good: 3}, []health.ModelAvoidance{{Model: 1<<63 | 5, For: 3 * time.Second, Times: 2}}, []health.Suspicion{{Key: 1<<63 | 9, Score: 6.25, Others: 4}}))
 	f.Add([]byte{})
 	sweep.Fuzz(f, sweep.Default, func(t *testing.T, b []byte) {
-		e, found, err := readEvidence(b)
+		e, found, suspected, err := readEvidence(b)
 		if err != nil {
 			return
 		}
-		again, told, err := readEvidence(appendEvidence(nil, &e, found))
-		if err != nil || !cmp.Equal(again, e) || !slices.Equal(told, found) {
+		again, told, doubts, err := readEvidence(appendEvidence(nil, &e, found, suspected))
+		if err != nil || !cmp.Equal(again, e) || !slices.Equal(told, found) || !slices.Equal(doubts, suspected) {
 			t.Errorf("%+v, %v, want %+v", again, err, e)
 		}
 	})

@@ -27,6 +27,7 @@ const (
 	Hung   // not answered in time
 	Alive  // the engine reports itself healthy without proof
 	NoRoom // rejected for lack of capacity
+	Full   // the same, by 429
 	numResults
 )
 
@@ -51,8 +52,12 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		if r == Missed { // late, but an answer
 			ep.Tracker().Progress(now)
 		}
-		if r == Hung && (!idle || !m.idles(ep, now)) {
+		idle = idle && m.idles(ep, now)
+		switch {
+		case r == Hung && !idle:
 			r = Missed
+		case r == Full && idle: // an idle engine has no full queue
+			r = Denied
 		}
 		m.post(inboxEntry{own: func() { s.probed(r, ep, now, m.set.Stalled(now)) }})
 	}
@@ -126,7 +131,7 @@ func NewProber(scheme string, client *http.Client) *Prober {
 
 // Probe requests a short answer from ep. It passes if a valid answer arrives within [Limit].
 func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
-	limit, whole := Limit(ep), ctx
+	limit, whole, begun := Limit(ep), ctx, time.Now()
 	ctx, cancel := context.WithTimeout(whole, max(limit, probeTimeout))
 	defer cancel()
 	model, err := p.model(ctx, ep)
@@ -134,6 +139,11 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		return failed(ctx, 0)
 	}
 	last, empty := p.lastAsked(ep.Address), false
+	if i := int(ep.Tracker().Failing()) - 1; i >= 0 && i < len(failing) {
+		if r := p.repeat(ctx, whole, ep, model, &failing[i]); r != Unknown {
+			return late(r, time.Since(begun), limit)
+		}
+	}
 	for i := range questions {
 		i = (last + i) % len(questions)
 		q, begun := &questions[i], time.Now()
@@ -142,7 +152,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		case err != nil, status >= 500 && status != http.StatusNotImplemented:
 			return failed(ctx, status)
 		case status == http.StatusTooManyRequests:
-			return Unknown
+			return Full
 		case status >= 400: // it may support another question
 			p.forget(ep.Address)
 			continue
@@ -156,7 +166,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		case r.content == hollow: // its peers may answer the same way
 			empty = true
 			continue
-		case r.odd() && p.peerAnswers(whole, ep, model, &r):
+		case r.odd() && p.peerAnswers(whole, ep, model, &r, questions[:]...):
 			return Denied
 		}
 		if time.Since(begun) > limit {
@@ -166,7 +176,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		return Passed
 	}
 	switch {
-	case p.peerAnswers(whole, ep, model, &reading{}):
+	case p.peerAnswers(whole, ep, model, &reading{}, questions[:]...):
 		return Denied
 	case empty:
 		return Passed
@@ -174,9 +184,42 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	return p.ask(whole, ep) // fall back to the engine's own health check
 }
 
+// repeat asks a question of the kind that clients asked when the endpoint failed. An endpoint that declines it
+// fails if a peer answers it. Unknown means that the peers do not answer it either.
+func (p *Prober) repeat(ctx, whole context.Context, ep *endpoint.Endpoint, model string, q *question) Result {
+	status, answer, err := p.do(ctx, http.MethodPost, ep, q.path, q.body(model))
+	own := reading{}
+	switch {
+	case err != nil, status >= 500 && status != http.StatusNotImplemented:
+		return failed(ctx, status)
+	case status == http.StatusTooManyRequests:
+		return Full
+	case status == http.StatusOK:
+		own = readAnswer(answer, model, ep.Tracker().Closes() && q.streams)
+	}
+	if own.content == full && !own.odd() {
+		return Passed
+	}
+	switch {
+	case p.peerAnswers(whole, ep, model, &own, *q):
+		return Denied
+	case own.content == full:
+		return Passed
+	}
+	return Unknown
+}
+
+// late returns Missed instead of Passed if the answer took longer than the limit.
+func late(r Result, took, limit time.Duration) Result {
+	if r == Passed && took > limit {
+		return Missed
+	}
+	return r
+}
+
 // peerAnswers reports whether another endpoint gives a better answer than own to one of the
 // questions, for the same model.
-func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model string, own *reading) bool {
+func (p *Prober) peerAnswers(ctx context.Context, ep *endpoint.Endpoint, model string, own *reading, questions ...question) bool {
 	if p.Peer == nil {
 		return false
 	}
@@ -214,6 +257,15 @@ var questions = [...]question{
 	{"/v1/completions", `"prompt":"1 2 3","max_tokens":8,"temperature":0,"stream":true`, true},
 	{"/v1/chat/completions", `"messages":[{"role":"user","content":"1 2 3"}],"max_tokens":8,"temperature":0,"stream":true`, true},
 	{"/v1/embeddings", `"input":"1 2 3"`, false},
+}
+
+// failing are the questions that repeat clients' requests, by [health.Question].
+var failing = [...]question{
+	health.AskCompletion - 1:       {"/v1/completions", `"prompt":"1 2 3","max_tokens":8,"temperature":0`, false},
+	health.AskCompletionStream - 1: questions[0],
+	health.AskChat - 1:             {"/v1/chat/completions", `"messages":[{"role":"user","content":"1 2 3"}],"max_tokens":8,"temperature":0`, false},
+	health.AskChatStream - 1:       questions[1],
+	health.AskEmbedding - 1:        questions[2],
 }
 
 func (q *question) body(model string) []byte {
@@ -261,8 +313,8 @@ const (
 // reading is what a probe finds in an answer.
 type reading struct {
 	content
-	text     int // bytes
-	repeated bool
+	text     int  // bytes
+	repeated bool // its text repeats a few bytes, or every event is sent twice
 	endless  bool // a stream without a finish reason
 }
 
@@ -296,7 +348,7 @@ func readAnswer(body []byte, model string, closes bool) reading {
 		return readDocument(t, model)
 	}
 	var text []byte
-	finished := false
+	finished, again, last := false, 0, []byte(nil)
 	best, other, closed, events := noAnswer, false, false, 0
 	for line := range bytes.Lines(body) {
 		event, found := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
@@ -307,7 +359,10 @@ func readAnswer(body []byte, model string, closes bool) reading {
 			closed = true
 			continue
 		}
-		events++
+		if events++; events > 1 && bytes.Equal(event, last) {
+			again++
+		}
+		last = event
 		if !json.Valid(event) || failure(event) {
 			return reading{}
 		}
@@ -325,7 +380,7 @@ func readAnswer(body []byte, model string, closes bool) reading {
 	case other:
 		best = hollow
 	}
-	return reading{content: best, text: len(text), repeated: repeated(text), endless: best == full && !finished}
+	return reading{content: best, text: len(text), repeated: repeated(text) || events >= probeTokens && 2*again >= events-1, endless: best == full && !finished}
 }
 
 // repeated reports whether a probe's answer repeats a few bytes.

@@ -83,7 +83,7 @@ func TestProbe(t *testing.T) {
 		{"text at once", text(200, `{"object":"text_completion","choices":[{"text":"4"}],"error":null}`), Passed},
 		{"500", text(500, "{}"), Denied},
 		{"503", text(503, "{}"), NoRoom},
-		{"429", text(429, "{}"), Unknown},
+		{"429", text(429, "{}"), Full},
 		{"nothing", text(200, ""), Denied},
 		{"another program", text(200, "<html>welcome</html>"), Denied},
 		{"no choices", text(200, `{"object":"text_completion"}`), Denied},
@@ -210,6 +210,36 @@ func TestProbeComparesWithAPeer(t *testing.T) {
 		a.Peer = func(*endpoint.Endpoint) *endpoint.Endpoint { return b.ep }
 		if got, _ := a.probe(completions, c.own); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestProbeRepeatsWhatFailed: a probe has the kind of the last failed request. An endpoint that declines
+// chats and completes prompts is at fault if its peer answers chats.
+func TestProbeRepeatsWhatFailed(t *testing.T) {
+	const chats = "/v1/chat/completions"
+	whole := text(200, `{"choices":[{"message":{"content":"4 5 6 7 8 9"},"finish_reason":"length"}]}`)
+	for _, c := range []struct {
+		name      string
+		failing   health.Question
+		own, peer http.HandlerFunc
+		want      Result
+		paths     string
+	}{
+		{"completions failed", health.AskCompletionStream, text(404, "{}"), whole, Passed, completions},
+		{"whole chats failed", health.AskChat, text(404, "{}"), whole, Denied, chats},
+		{"no peer chats", health.AskChat, text(404, "{}"), text(404, "{}"), Passed, chats + " " + completions},
+		{"chats are answered again", health.AskChat, whole, whole, Passed, chats},
+		{"streamed chats failed", health.AskChatStream, text(500, "{}"), whole, Denied, chats},
+		{"the queue is full", health.AskChat, text(429, "{}"), whole, Full, chats},
+		{"embeddings failed, which no peer has", health.AskEmbedding, whole, text(404, "{}"), Passed, "/v1/embeddings " + completions},
+	} {
+		a, peer := newAsked(t), newAsked(t)
+		a.Peer = func(*endpoint.Endpoint) *endpoint.Endpoint { return peer.ep }
+		peer.answers[chats] = c.peer
+		a.ep.Tracker().SetFailing(c.failing)
+		if got, paths := a.probe(chats, c.own); got != c.want || paths != "/v1/models "+c.paths && paths != c.paths {
+			t.Errorf("%s: %v after %q, want %v after %q", c.name, got, paths, c.want, c.paths)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Tim
 func (s *sight) share(m *Monitor, e health.Evidence, now time.Time) {
 	found, news := s.ep.Tracker().Found(nil, now)
 	s.sharedAt, s.shared, s.found = now, e, news
-	m.queue(s.ep.Address, appendEvidence(nil, &e, found))
+	m.queue(s.ep.Address, appendEvidence(nil, &e, found, s.ep.Tracker().Suspicions(nil, now)))
 }
 
 // queue queues a message to the other replicas. The caller holds m.mu.

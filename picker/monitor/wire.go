@@ -26,9 +26,9 @@ const (
 	maxCount = 1 << 48
 )
 
-// appendEvidence encodes a replica's evidence on an endpoint, and the models that it found to fail
-// there.
-func appendEvidence(b []byte, e *health.Evidence, found []health.ModelAvoidance) []byte {
+// appendEvidence encodes a replica's evidence on an endpoint, the models that it found to fail there,
+// and those that may.
+func appendEvidence(b []byte, e *health.Evidence, found []health.ModelAvoidance, suspected []health.Suspicion) []byte {
 	b = binary.AppendUvarint(b, e.Good)
 	b = binary.AppendUvarint(b, uint64(len(e.Bad)))
 	for _, n := range e.Bad {
@@ -49,6 +49,13 @@ func appendEvidence(b []byte, e *health.Evidence, found []health.ModelAvoidance)
 			b = binary.AppendUvarint(b, v)
 		}
 	}
+	b = binary.AppendUvarint(b, uint64(len(suspected)))
+	for _, f := range suspected {
+		for _, v := range [...]uint64{f.Key >> 32, f.Key & math.MaxUint32, uint64(math.Round(max(f.Score, 0) * scoreUnit)), uint64(max(f.Others, 0))} {
+			b = binary.AppendUvarint(b, v)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(e.Failing))
 	return b
 }
 
@@ -83,12 +90,12 @@ func (c *cursor) age() time.Duration {
 	return time.Duration(min(v-1, uint64(maxAge/time.Millisecond))) * time.Millisecond
 }
 
-func readEvidence(b []byte) (health.Evidence, []health.ModelAvoidance, error) {
+func readEvidence(b []byte) (health.Evidence, []health.ModelAvoidance, []health.Suspicion, error) {
 	c := cursor{b: b}
 	e := health.Evidence{Good: c.next()}
 	n := c.next()
 	if n > 64 {
-		return e, nil, errWire
+		return e, nil, nil, errWire
 	}
 	for i := range n {
 		v := c.next()
@@ -104,11 +111,14 @@ func readEvidence(b []byte) (health.Evidence, []health.ModelAvoidance, error) {
 	if len(c.b) > 0 {
 		e.Denied = c.next()
 	}
-	found := c.found()
-	if c.bad {
-		return health.Evidence{}, nil, errWire
+	found, suspected := c.found(), c.suspected()
+	if len(c.b) > 0 {
+		e.Failing = health.Question(min(c.next(), math.MaxUint8))
 	}
-	return e, found, nil
+	if c.bad {
+		return health.Evidence{}, nil, nil, errWire
+	}
+	return e, found, suspected, nil
 }
 
 // maxFound exceeds the number of failing models that a replica reports per endpoint.
@@ -119,20 +129,51 @@ func (c *cursor) found() (found []health.ModelAvoidance) {
 	if len(c.b) == 0 {
 		return nil
 	}
-	n := c.next()
-	if n > maxFound {
-		c.bad = true
-	}
-	for range n {
+	for range c.length() {
 		if c.bad {
 			return nil
 		}
-		high, low := c.next(), c.next()
-		c.bad = c.bad || high|low > math.MaxUint32
-		f := health.ModelAvoidance{Model: high<<32 | low}
+		f := health.ModelAvoidance{Model: c.key()}
 		f.For = time.Duration(min(c.next(), uint64(maxAge/time.Millisecond))) * time.Millisecond
 		f.Times = int(min(c.next(), 1<<24))
 		found = append(found, f)
 	}
 	return found
+}
+
+// suspected decodes the values that may fail. Older versions do not send them.
+func (c *cursor) suspected() (list []health.Suspicion) {
+	if len(c.b) == 0 {
+		return nil
+	}
+	for range c.length() {
+		if c.bad {
+			return nil
+		}
+		list = append(list, health.Suspicion{Key: c.key(), Score: float64(min(c.next(), maxScore)) / scoreUnit, Others: int(min(c.next(), 1<<24))})
+	}
+	return list
+}
+
+// scoreUnit is the resolution of a score, and maxScore exceeds every score.
+const (
+	scoreUnit = 100
+	maxScore  = 100 * scoreUnit
+)
+
+// length decodes the length of a list.
+func (c *cursor) length() uint64 {
+	n := c.next()
+	if n > maxFound {
+		c.bad = true
+		return 0
+	}
+	return n
+}
+
+// key decodes a hash.
+func (c *cursor) key() uint64 {
+	high, low := c.next(), c.next()
+	c.bad = c.bad || high|low > math.MaxUint32
+	return high<<32 | low
 }

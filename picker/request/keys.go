@@ -49,14 +49,25 @@ func (r *Request) TenantKey() uint64 {
 	return 0
 }
 
-// ClassKey returns a hash of the request's kind, of whether it is streamed, and of the order of
-// magnitude of its prompt.
-func (r *Request) ClassKey() uint64 {
-	class := uint64(r.Kind)<<16 | uint64(bits.Len(uint(max(r.InputTokens, 0)))/2)<<1
+// Class is the kind of a request in numbers: its API, whether it is streamed, the order of magnitude of
+// its prompt, and its optional features.
+type Class [ClassParts]uint8
+
+// ClassParts is the number of parts of a Class.
+const ClassParts = 4
+
+// Class returns the request's class.
+func (r *Request) Class() Class {
+	c := Class{uint8(r.Kind), 0, uint8(bits.Len(uint(max(r.InputTokens, 0))) / 2)}
 	if r.Stream {
-		class |= 1
+		c[1] = 1
 	}
-	return (class + 1) * 0x9e3779b97f4a7c15
+	for bit, uses := range [...]bool{r.Prompt.Tools.Found(), r.Constrained, r.Whole, r.reads.logprobs} {
+		if uses {
+			c[3] |= 1 << bit
+		}
+	}
+	return c
 }
 
 // ClientKey returns a hash of the client's identity, or the prompt's hash without one.

@@ -211,6 +211,8 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.Prompt.System = presence(v, val)
 	case "tools":
 		r.Prompt.Tools = presence(v, val)
+	case "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "json_schema", "regex", "ebnf":
+		r.Constrained = r.Constrained || string(v) != "null"
 	case "stream":
 		r.Stream = isTrue(v)
 	case "stream_options":

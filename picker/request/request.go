@@ -103,7 +103,8 @@ type Request struct {
 	KVTransfer bool        // the body may contain a member that only proxies may set
 	// Whole means that the request cannot be split between engines: it asks for several answers,
 	// for prompt log-probabilities, for one token, or for state that one engine keeps.
-	Whole bool
+	Whole       bool
+	Constrained bool // the answer must have a form that the body gives, for example a JSON schema
 	// Reports means that the body asks the engine to report cached tokens.
 	Reports bool
 	// Copyable means that Body is complete and the request is sent to the chosen endpoint, so that
