@@ -56,7 +56,7 @@ func (c *Core) remember(p *peer) {
 func (c *Core) watch(p *peer) {
 	least := c.leastLease(p)
 	alive := p.LastReceived > 0 && c.g.Now-p.LastReceived <= group.LeaseOn(&p.RTT, max(p.every, c.g.Opt.Heartbeat), least)
-	c.g.SetQuiet(p.Peer, alive && (c.age(p) > least*7/8 || p.RTT.Slow()))
+	c.g.SetQuiet(p.Peer, alive && (c.old(p, least) || p.RTT.Slow()))
 	if p.Alive && !alive {
 		c.dropGauges(p)
 	}
@@ -78,13 +78,15 @@ func (c *Core) watch(p *peer) {
 	}
 }
 
-// age returns the time since p sent what arrived last, without the delay of the link itself.
-func (c *Core) age(p *peer) time.Duration {
+// old reports whether what arrived last from p was sent longer ago than the lease of a fast link. Frames that
+// were held up by a lost packet arrive together, so the time of their arrival alone proves nothing: the last
+// measurement shows how late they were.
+func (c *Core) old(p *peer, least time.Duration) bool {
 	if p.RTT.Timeout() <= c.g.Opt.Heartbeat {
-		return c.g.Now - p.LastReceived
+		return c.g.Now-p.LastReceived+p.RTT.Late() > least*7/8
 	}
 	// Only heartbeats are measured: frames in between may be late, and they waited in a batch.
-	return c.g.Now - p.lastSentAt + p.RTT.Late() + c.g.Opt.Heartbeat/2
+	return c.g.Now-p.lastSentAt+p.RTT.Late()+c.g.Opt.Heartbeat/2 > least
 }
 
 func (c *Core) dropGauges(p *peer) {

@@ -40,8 +40,8 @@ type Peer struct {
 	Up           bool          // Link and Alive
 	LastReceived time.Duration // 0 when no frame arrived, or none since the link broke
 	Since        time.Duration // when Up last changed
-	// Quiet means that the peer is alive, but what arrives from it is old: its last frame was sent longer
-	// ago than seven eighths of the lease of a fast link, or the link is slower than MaxRoundTrip.
+	// Quiet means that the peer is alive, but what arrives from it is old: its last frame was sent about as
+	// long ago as the lease of a fast link, or the link is slower than MaxRoundTrip.
 	Quiet bool
 
 	RTT     RoundTrip
