@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 const repository = "../../.."
@@ -24,7 +26,7 @@ var opened = []string{"", "get-started/laptop/", "tasks/monitor/", "runbook/", "
 
 // TestSite builds the documentation site as `make docs` does, and opens pages of each kind in a browser, as
 // wide as a desk's and as a phone's. They load without errors and without other hosts, and fit the phone.
-// The navigation has every page of the site.
+// The navigation has every page of the site, and the search finds pages by words.
 func TestSite(t *testing.T) {
 	build := exec.Command("make", "docs")
 	build.Dir = repository
@@ -79,6 +81,28 @@ func TestSite(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d pages opened", len(opened), len(pages))
+
+	for word, page := range searched {
+		s.do(t, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(server.URL+"/"))
+		testkit.Await(t, "the search is ready", func() bool {
+			return s.eval(t, `document.querySelector(".md-search__input") !== null && document.readyState === "complete"`) == "true"
+		})
+		s.do(t, chromedp.Focus(".md-search__input"), chromedp.KeyEvent(word))
+		var found string
+		testkit.Await(t, "the search for "+word+" has results", func() bool {
+			found = s.eval(t, `[...document.querySelectorAll(".md-search-result__link")].map(e => e.pathname).join(" ")`)
+			return found != ""
+		})
+		if !slices.Contains(strings.Fields(found), "/"+page) {
+			t.Errorf("the search for %q finds %s, want %s among them", word, found, page)
+		}
+	}
+}
+
+// searched are words that readers look for, with a page that has to be found.
+var searched = map[string]string{
+	"gossip": "clustering/", "tokenizer": "models/", "upgrade": "tasks/upgrade/", "dashboards": "tasks/monitor/",
+	"GV3001": "runbook/", "LoRA": "tasks/add-a-model/", "expression": "tasks/expressions/", "lease": "pd/",
 }
 
 const (

@@ -4,7 +4,8 @@ on_config    expands patterns in the navigation (plugins/*.md) to one entry per 
 on_files     adds an index of the decision records
 on_page_markdown
              points links to files outside docs/ at the repository, and adapts lists and tables to
-             Python-Markdown, which reads both differently from GitHub
+             Python-Markdown, which reads both differently from GitHub; ranks tasks and tutorials
+             before decision records in the search
 """
 
 import fnmatch
@@ -129,5 +130,10 @@ def tables(text):
     )
 
 
+# Weight of a folder's pages in the search. Other pages have 1.
+BOOST = {"tasks": 4, "get-started": 4, "concepts": 2, "design": 0.5, RECORDS: 0.25}
+
+
 def on_page_markdown(markdown, page, config, files):
+    page.meta.setdefault("search", {"boost": BOOST.get(posixpath.dirname(page.file.src_uri), 1)})
     return tables(lists(outside(markdown, page.file.src_uri, config.extra["repository"])))
