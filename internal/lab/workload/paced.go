@@ -30,7 +30,8 @@ const (
 	// LongText is in requests with a long prompt, an eighth of the load.
 	LongText = "a long prompt"
 	// StreamText is in streamed requests, and WholeText in the others.
-	StreamText, WholeText = `"stream":true`, `"stream":false`
+	StreamText = `"stream":true`
+	WholeText  = `"stream":false`
 )
 
 // Paced sends small chats at a steady rate, independent of their answers. Every second one is
