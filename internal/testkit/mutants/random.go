@@ -25,7 +25,8 @@ var critical = []string{
 
 // strict are path prefixes of critical code in which no rule may be removed without a failing test.
 var strict = []string{
-	"internal/budget/budget.go", "picker/admit.go", "picker/resolve.go", "picker/wait.go",
+	"internal/admin/guard.go", "internal/budget/budget.go", "internal/budget/listen.go", "pd/signed/",
+	"picker/admit.go", "picker/resolve.go", "picker/wait.go",
 }
 
 // excluded are folders of test kits, and folders whose code is tested only as part of larger
