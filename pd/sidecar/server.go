@@ -249,21 +249,29 @@ func (x *exchange) allow() bool {
 	return !x.named || len(prefill) > 0 || !x.s.o.NoFallback && x.s.o.Connector != SGLang
 }
 
+// maxMisled is how often an answer is computed again because transfers of other requests were found stale
+// meanwhile. After a pause they are found one after another.
+const maxMisled = 4
+
 // local serves the whole request at the decode engine.
 func (x *exchange) local() {
 	x.report.Target = -1
 	x.salted()
 	whole := leg{body: x.text(), cached: -1}
 	f := x.decode(whole)
-	misled := f != nil && errors.Is(f.err, errStale)
-	if f != nil && (f.stale || misled) && x.decodes < maxAttempts && x.r.Context().Err() == nil {
-		reason := "stale"
-		if misled {
-			reason = "stale_transfer"
+	for misled := 0; f != nil && x.r.Context().Err() == nil; {
+		switch {
+		case errors.Is(f.err, errStale) && misled < maxMisled:
+			misled++
+			x.s.m.retries.WithLabelValues("stale_transfer").Inc()
 			x.salted()
 			whole.body = x.text()
+		case f.stale && x.decodes < maxAttempts:
+			x.s.m.retries.WithLabelValues("stale").Inc()
+		default:
+			x.finish(f)
+			return
 		}
-		x.s.m.retries.WithLabelValues(reason).Inc()
 		f = x.decode(whole)
 	}
 	x.finish(f)

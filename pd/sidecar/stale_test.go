@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -283,5 +284,61 @@ func TestStaleTransferOfAnotherRequest(t *testing.T) {
 				t.Errorf("stream %v: %d decode legs, want each request to be computed twice: %v", stream, n, p.legs)
 			}
 		})
+	}
+}
+
+// tainting is a decode engine during whose first answers transfers of other requests are found stale.
+type tainting struct {
+	s     *Server
+	times int
+	legs  []string // salts
+}
+
+func (e *tainting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet { // its health
+		return said("", ""), nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var q struct {
+		Salt string `json:"cache_salt"`
+	}
+	if err := json.Unmarshal(body, &q); err != nil {
+		return nil, err
+	}
+	if e.legs = append(e.legs, q.Salt); len(e.legs) <= e.times {
+		used := ""
+		if salt := e.s.salt.Load(); salt != nil {
+			used = *salt
+		}
+		e.s.taint(used)
+	}
+	return said(`{"choices":[{"message":{"content":"right"}}]}`, "application/json"), nil
+}
+
+// TestStaleTransfersInARow: an answer is computed again each time that another request's transfer is found
+// stale before its content, each time with another salt. Not without end.
+func TestStaleTransfersInARow(t *testing.T) {
+	for times, legs := range map[int]int{0: 1, 1: 2, 2: 3, maxMisled: maxMisled + 1, maxMisled + 1: maxMisled + 1} {
+		e := &tainting{times: times}
+		s, err := New(Options{Engine: "http://127.0.0.1:8200", Transport: e, Head: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.s = s
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[]}`)))
+		if got, want := strings.Contains(w.Body.String(), "right"), times <= maxMisled; got != want {
+			t.Errorf("%d stale transfers: answered %v with %d %s, want %v", times, got, w.Code, w.Body, want)
+		}
+		seen := map[string]bool{}
+		for _, salt := range e.legs {
+			seen[salt] = true
+		}
+		if len(e.legs) != legs || len(seen) != legs {
+			t.Errorf("%d stale transfers: legs with the salts %q, want %d different ones", times, e.legs, legs)
+		}
 	}
 }
