@@ -274,6 +274,10 @@ setup-engines: ## install a vLLM for CPUs and the code of three versions, and SG
 test-engines: setup-engines setup ## compare predictions with the block managers of vLLM and SGLang, renderers, two whole engines and a prefill/decode pair
 	ENGINE_PARTS=$$($(dir $(SETUP))engines.sh --where) go test -count=1 -timeout 40m -tags engines -v ./internal/e2e/engines
 
+.PHONY: test-pair
+test-pair: setup-engines setup ## play all faults of a real prefill/decode pair (11 minutes)
+	ENGINE_PARTS=$$($(dir $(SETUP))engines.sh --where) go test -count=1 -timeout 40m -tags engines -v ./internal/e2e/engines -run '^TestRealPairFaults$$' -pair.full
+
 .PHONY: race
 race: setup ## run the tests of the concurrent packages with the race detector
 	CGO_ENABLED=1 go test -race -vet=off -timeout $(RACE_TIMEOUT) $(RACE_PACKAGES)

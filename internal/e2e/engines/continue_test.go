@@ -102,7 +102,7 @@ func readStream(text string) (c continued, err error) {
 // them at the engine, and the answer equals the undisturbed one; or it does not, and the stream breaks.
 func TestRealContinue(t *testing.T) {
 	model := writeTiny(t)
-	writeWeights(t, model)
+	writeWeights(t, model, tinyVocabulary)
 	e := startEngine(t, model, []string{"--dtype", "float32"}, nil)
 	e.ready(t)
 	b := &breaking{to: e.url}

@@ -52,8 +52,8 @@ type tensor struct {
 
 // weights returns weights with which every token of the prompt affects the answer: attention is
 // sharp and outweighs the last token. With small weights, answers would not depend on the prompt.
-func weights() (out []tensor) {
-	out = append(out, tensor{"model.embed_tokens.weight", []int{151936, 128}, 0, .05}, tensor{"model.norm.weight", []int{128}, 1, 0})
+func weights(vocabulary int) (out []tensor) {
+	out = append(out, tensor{"model.embed_tokens.weight", []int{vocabulary, 128}, 0, .05}, tensor{"model.norm.weight", []int{128}, 1, 0})
 	for l := range 2 {
 		at := fmt.Sprintf("model.layers.%d.", l)
 		for _, t := range []tensor{
@@ -72,7 +72,7 @@ func weights() (out []tensor) {
 }
 
 // writeWeights writes random weights as safetensors into the model's folder.
-func writeWeights(t *testing.T, dir string) {
+func writeWeights(t *testing.T, dir string, vocabulary int) {
 	t.Helper()
 	type entry struct {
 		Type    string `json:"dtype"`
@@ -80,7 +80,7 @@ func writeWeights(t *testing.T, dir string) {
 		Offsets [2]int `json:"data_offsets"`
 	}
 	header, size := map[string]entry{}, 0
-	for _, w := range weights() {
+	for _, w := range weights(vocabulary) {
 		n := 4
 		for _, d := range w.shape {
 			n *= d
@@ -100,7 +100,7 @@ func writeWeights(t *testing.T, dir string) {
 	_, _ = to.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(head))))
 	_, _ = to.Write(head)
 	rng, word := rand.New(rand.NewPCG(17, 1)), make([]byte, 4)
-	for _, w := range weights() {
+	for _, w := range weights(vocabulary) {
 		for range (header[w.name].Offsets[1] - header[w.name].Offsets[0]) / 4 {
 			binary.LittleEndian.PutUint32(word, math.Float32bits(float32(w.mean+w.deviates*rng.NormFloat64())))
 			_, _ = to.Write(word)
@@ -163,7 +163,7 @@ const blockBytes = tinyBlock * 2 * 2 * 64 * 4
 func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *atomic.Int64) {
 	whole = new(atomic.Int64)
 	r = &realRig{t: t, model: writeTiny(t)}
-	writeWeights(t, r.model)
+	writeWeights(t, r.model, tinyVocabulary)
 	prefill, decode = startHalf(t, r.model), startHalf(t, r.model)
 	prefill.ready(t)
 	decode.ready(t)

@@ -44,7 +44,8 @@ const (
 "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"vocab_size":151936,"tie_word_embeddings":true,
 "max_position_embeddings":32768,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"hidden_act":"silu","torch_dtype":"bfloat16",
 "bos_token_id":151643,"eos_token_id":151645}`
-	tinyBlock = 32 // block size of the CPU backend
+	tinyBlock      = 32 // block size of the CPU backend
+	tinyVocabulary = 151936
 )
 
 // realEngine is a vLLM on the CPU behind a proxy that identifies its answers.
