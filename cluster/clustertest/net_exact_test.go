@@ -12,9 +12,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// exactLag is how old content may be that a member reports as exact. With a fifth of the packets lost, TCP
-// connections stall for seconds and then deliver old frames at once, and the limit is not kept in every run:
-// lossyLag is what the tests allow then.
+// exactLag is the maximum age of content that a member reports as exact. If a fifth of the packets is lost,
+// TCP connections stall for seconds and then deliver old frames together. Some runs exceed exactLag, so the
+// tests allow lossyLag.
 const (
 	exactLag = time.Second
 	lossyLag = 5 * time.Second
@@ -27,7 +27,7 @@ func limitOf(fault string) time.Duration {
 	return exactLag
 }
 
-// oracle has the times at which the engines wrote their batches. Members do not read it.
+// oracle records when the engines wrote their batches. Members cannot read it.
 type oracle struct {
 	r    *rig
 	at   []time.Time // of each batch, once all members could read it
@@ -49,7 +49,7 @@ func (o *oracle) write() {
 	}
 }
 
-// look compares every member that runs with what the engines had written before.
+// look compares the content of every running member with the batches of the engines.
 func (o *oracle) look() {
 	for _, h := range o.r.members {
 		if h.dead || h.stopped {
@@ -76,7 +76,7 @@ func (o *oracle) look() {
 	}
 }
 
-// watch lets engines write for a while and looks meanwhile.
+// watch repeats write and look for a while.
 func (o *oracle) watch(lasts time.Duration) {
 	for end := time.Now().Add(lasts); time.Now().Before(end); {
 		o.write()
@@ -84,7 +84,7 @@ func (o *oracle) watch(lasts time.Duration) {
 	}
 }
 
-// check compares the oldest content with a limit.
+// check fails the test if exact content was older than limit, or if no content was exact.
 func (o *oracle) check(t *testing.T, limit time.Duration) {
 	t.Helper()
 	all := o.seen[0] + o.not
@@ -97,7 +97,7 @@ func (o *oracle) check(t *testing.T, limit time.Duration) {
 	}
 }
 
-// single are single faults of the network or of a member. Each returns its end.
+// single lists single faults of the network or of a member. The returned function ends the fault.
 var single = []struct {
 	name  string
 	fault func(r *rig) (end func())
@@ -132,8 +132,8 @@ func on(f func(*rig) rule) func(*rig) func() {
 	}
 }
 
-// TestExactUnderFaults: under any single fault, and after it, content that a member reports as exact is at
-// most a second older than what the engines have written, or lossyLag with a fifth of the packets lost.
+// TestExactUnderFaults: during and after a single fault, content that a member reports as exact is at most
+// limitOf the fault behind the engines.
 func TestExactUnderFaults(t *testing.T) {
 	for _, tc := range single {
 		t.Run(tc.name, func(t *testing.T) {

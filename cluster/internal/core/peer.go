@@ -78,9 +78,9 @@ func (c *Core) watch(p *peer) {
 	}
 }
 
-// old reports whether what arrived last from p was sent longer ago than the lease of a fast link. Frames that
-// were held up by a lost packet arrive together, so the time of their arrival alone proves nothing: the last
-// measurement shows how late they were.
+// old reports whether p sent its last frame longer ago than the lease of a fast link. After a lost packet,
+// TCP delivers delayed frames together, so their arrival does not show their age. The last measured round
+// trip shows the delay.
 func (c *Core) old(p *peer, least time.Duration) bool {
 	if p.RTT.Timeout() <= c.g.Opt.Heartbeat {
 		return c.g.Now-p.LastReceived+p.RTT.Late() > least*7/8

@@ -80,8 +80,8 @@ func (c *Core) caughtUp() bool {
 	return true
 }
 
-// gaugesComplete reports whether this member has the gauges of every peer: each reports its own load. A
-// peer that cannot be reached delays the answer by a lease.
+// gaugesComplete reports whether this member has the gauges of every peer. An unreachable peer delays this
+// by at most one lease.
 func (c *Core) gaugesComplete() bool {
 	if c.caughtUpAt == 0 {
 		c.caughtUpAt = c.g.Now

@@ -20,13 +20,12 @@ import (
 
 const repository = "../../.."
 
-// opened are the pages that a browser opens: those of each kind that have the widest tables, code and
-// pictures.
+// opened lists the pages to open: of each kind of page, one with wide tables, code and pictures.
 var opened = []string{"", "get-started/laptop/", "tasks/monitor/", "runbook/", "concepts/decision/", "configuration/", "metrics/", "clustering/", "pd/", "plugins/predicted-ttft-scorer/", "design/routing/", "adr/"}
 
-// TestSite builds the documentation site as `make docs` does, and opens pages of each kind in a browser, as
-// wide as a desk's and as a phone's. They load without errors and without other hosts, and fit the phone.
-// The navigation has every page of the site, and the search finds pages by words.
+// TestSite builds the documentation site with `make docs`, and opens pages of each kind in a browser. They load
+// without errors, use no other host, and fit the width of a phone. The navigation has every page of the site,
+// and the search finds pages by words.
 func TestSite(t *testing.T) {
 	build := exec.Command("make", "docs")
 	build.Dir = repository
@@ -53,7 +52,7 @@ func TestSite(t *testing.T) {
 	s := &stand{}
 	s.startBrowser(t)
 
-	// The navigation of each page has all pages. Pages of one form are looked at once.
+	// The navigation of each page has all pages.
 	linked := map[string]bool{}
 	for _, page := range opened {
 		if !slices.Contains(pages, page) {
@@ -99,16 +98,16 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// searched are words that readers look for, with a page that has to be found.
+// searched maps search words to a page that must be among the results.
 var searched = map[string]string{
 	"gossip": "clustering/", "tokenizer": "models/", "upgrade": "tasks/upgrade/", "dashboards": "tasks/monitor/",
 	"GV3001": "runbook/", "LoRA": "tasks/add-a-model/", "expression": "tasks/expressions/", "lease": "pd/",
 }
 
 const (
-	// broken lists pictures without content.
+	// broken lists pictures that did not load.
 	broken = `[...document.images].filter(e => e.complete && e.naturalWidth === 0).map(e => e.src).join(" ")`
-	// elsewhere lists what the page loaded from other hosts.
+	// elsewhere lists resources from other hosts.
 	elsewhere = `performance.getEntriesByType("resource").map(e => e.name).filter(e => new URL(e).origin !== location.origin && !e.startsWith("blob:") && !e.startsWith("data:")).join(" ")`
 	// wide names elements that make the document wider than the window.
 	wide = `document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollWidth <= 390 ? "" :
