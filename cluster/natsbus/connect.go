@@ -159,7 +159,7 @@ func (b *Bus) announce(conn *nats.Conn) {
 
 func (b *Bus) reconnected(conn *nats.Conn) {
 	b.mu.Lock()
-	b.lastErr = nil
+	b.lastErr, b.lostErr = nil, nil
 	b.roster.refresh(time.Now())
 	b.mu.Unlock()
 	b.opt.Logger.Info("connected to nats", "url", conn.ConnectedUrlRedacted())

@@ -39,6 +39,7 @@ type Bus struct {
 	roster  *roster
 	refused map[string]uint64
 	lastErr error
+	lostErr error  // why the server cannot be reached; the client forgets it during each attempt
 	slow    uint64 // messages dropped by the client because this member was slow
 	unsent  uint64 // messages that the client did not accept
 	leaving bool
@@ -274,7 +275,10 @@ func (b *Bus) Status() cluster.BusStatus {
 		s.Disconnected = true
 		s.Problem = fmt.Sprintf("not connected to nats (%s)", redacted(b.opt.URLs))
 		if err := b.conn.LastError(); err != nil {
-			s.Problem += ": " + err.Error()
+			b.lostErr = err
+		}
+		if b.lostErr != nil {
+			s.Problem += ": " + b.lostErr.Error()
 		}
 	}
 	if most := b.conn.MaxPayload(); b.conn.IsConnected() && most < needPayload {
