@@ -37,7 +37,8 @@ var (
 	continueUsers   = flag.Int("continue.users", 24, "streams of TestContinue at a time")
 )
 
-// envEngine makes this program run as an engine that can be killed; its value is the address.
+// envEngine makes this program run as an engine that can be killed; its value is the address, and the lease
+// of an engine of a pair.
 const envEngine = "GRAPEVINE_E2E_ENGINE"
 
 // mortalSpeed makes a step of the engines take about 5 ms.
@@ -45,7 +46,12 @@ const mortalSpeed = 6
 
 // runEngine serves until the process is killed.
 func runEngine(address string) error {
-	e, err := sim.Open(sim.Options{Addr: address, Greedy: true, Speed: mortalSpeed})
+	o := sim.Options{Greedy: true, Speed: mortalSpeed}
+	o.Addr, address, _ = strings.Cut(address, " ")
+	if lease, err := time.ParseDuration(address); err == nil && lease > 0 {
+		o.PD, o.Greedy, o.Idle = &sim.PDOptions{Lease: lease}, false, lease
+	}
+	e, err := sim.Open(o)
 	if err != nil {
 		return err
 	}
@@ -55,8 +61,9 @@ func runEngine(address string) error {
 
 // engineProcess is an engine in its own process.
 type engineProcess struct {
-	cmd  *exec.Cmd
-	addr string
+	cmd   *exec.Cmd
+	addr  string
+	lease time.Duration // 0: no engine of a pair
 }
 
 // start starts the engine, at the address of its last run if it has one.
@@ -72,7 +79,7 @@ func (e *engineProcess) start(t *testing.T) {
 	}
 	started := testkit.PollUntil(func() bool { // another connection may use the port for a moment
 		e.cmd = exec.Command(self)
-		e.cmd.Env = append(os.Environ(), envEngine+"="+at)
+		e.cmd.Env = append(os.Environ(), envEngine+"="+at+" "+e.lease.String())
 		e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := e.cmd.StdoutPipe()
 		if err != nil {

@@ -185,7 +185,6 @@ func (x *exchange) noKVTransfer(p *prefilled) {
 // hand lets the decode engine respond with the KV transfer or, if that fails before the first
 // content, without it. release frees blocks that will not be read.
 func (x *exchange) hand(p *prefilled, d leg, release func()) {
-	whole := leg{body: x.text(), cached: -1}
 	if x.r.Context().Err() != nil {
 		release()
 		return
@@ -194,7 +193,7 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 		x.s.m.retries.WithLabelValues("expired").Inc()
 		x.s.complain(tooOld, p.target, nil)
 		x.report.Target, x.report.Local = -1, kvtransfer.LocalLate
-		x.finish(x.decode(whole))
+		x.finish(x.whole())
 		return
 	}
 	d.again, d.suspectTransfer = true, true
@@ -208,8 +207,6 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 		if errors.Is(fault.err, errStale) {
 			reason = "stale_transfer"
 			x.s.complain(readFreed, p.target, nil)
-			x.salted()
-			whole.body = x.text()
 		}
 		if errors.Is(fault.err, errHead) {
 			reason = "hang"
@@ -223,7 +220,7 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 			x.report.Local = kvtransfer.LocalLate
 		}
 		why := fault
-		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && reason == "transfer" { // otherwise the KV transfer was not the cause
+		if fault = x.whole(); fault == nil && x.status/100 == 2 && reason == "transfer" { // otherwise the KV transfer was not the cause
 			x.s.complain(transferFailed, p.target, why)
 		}
 	}

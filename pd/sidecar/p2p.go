@@ -93,12 +93,12 @@ func (x *exchange) localWithSource() {
 		x.local()
 		return
 	}
-	whole := leg{body: x.text(), cached: -1}
+	x.salted()
 	d := leg{body: x.body.Pieces(kvtransfer.Edit{Key: keyKVTransfer, Value: object("remote_kv_source", source)}), cached: -1, again: true}
 	f := x.decode(d)
 	if f != nil && f.before && x.r.Context().Err() == nil {
 		x.s.m.retries.WithLabelValues("source").Inc()
-		f = x.decode(whole)
+		f = x.whole()
 	}
 	x.finish(f)
 }

@@ -182,6 +182,9 @@ type exchange struct {
 	trials      int    // legs sent to a restarted engine
 	condemned   bool   // must reach no other engine
 	hasSalt     string // cache salt in the body
+	alone       bool   // no other request has this salt
+	idle        int    // legs that were sent again because their connection had been idle
+	broken      bool   // a leg was sent again because its connection broke
 	hasTurn     bool   // holds the turn of suspects
 
 	stream *continuation.Stream // nil: not streamed, or continuations are off
@@ -249,33 +252,42 @@ func (x *exchange) allow() bool {
 	return !x.named || len(prefill) > 0 || !x.s.o.NoFallback && x.s.o.Connector != SGLang
 }
 
-// maxMisled is how often an answer is computed again because transfers of other requests were found stale
-// meanwhile. After a pause they are found one after another.
-const maxMisled = 4
-
 // local serves the whole request at the decode engine.
 func (x *exchange) local() {
 	x.report.Target = -1
+	x.finish(x.whole())
+}
+
+// whole sends the whole request to the decode engine, and again where a right answer is still possible:
+//
+//   - Transfers of other requests were found stale before the content. After a pause they are found one
+//     after another, so the third leg has a cache salt of its own and cannot be misled.
+//   - The engine had closed the connection while it was idle, and is not suspected to have died.
+func (x *exchange) whole() *fault {
 	x.salted()
-	whole := leg{body: x.text(), cached: -1}
-	f := x.decode(whole)
+	f := x.decode(leg{body: x.text(), cached: -1})
 	for misled := 0; f != nil && x.r.Context().Err() == nil; {
 		switch {
-		case errors.Is(f.err, errStale) && misled < maxMisled:
-			misled++
+		case errors.Is(f.err, errStale):
 			x.s.m.retries.WithLabelValues("stale_transfer").Inc()
-			x.salted()
-			whole.body = x.text()
-		case f.stale && x.decodes < maxAttempts:
+			if misled++; misled > 1 {
+				x.saltedAlone()
+			} else {
+				x.salted()
+			}
+		case f.stale && x.idle < maxIdle && x.trials == 0:
+			x.idle++
 			x.s.m.retries.WithLabelValues("stale").Inc()
 		default:
-			x.finish(f)
-			return
+			return f
 		}
-		f = x.decode(whole)
+		f = x.decode(leg{body: x.text(), cached: -1})
 	}
-	x.finish(f)
+	return f
 }
+
+// maxIdle is how often a request is sent again because its connection had been idle.
+const maxIdle = 1
 
 // text returns the unmodified body for a leg.
 func (x *exchange) text() kvtransfer.Pieces { return kvtransfer.Pieces{x.body.Text()} }

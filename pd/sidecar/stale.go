@@ -256,18 +256,26 @@ func (x *exchange) misled(d *leg) bool {
 		}
 	}
 	salt := x.s.salt.Load()
-	return salt != nil && *salt != x.hasSalt
+	return salt != nil && *salt != x.hasSalt && !x.alone
 }
 
 // salted adds the cache salt to the request's body, once, if the decode engine's cache is tainted.
 func (x *exchange) salted() {
-	salt := x.s.salt.Load()
-	if salt == nil || x.hasSalt == *salt {
-		return
+	if salt := x.s.salt.Load(); salt != nil && x.hasSalt != *salt && !x.alone {
+		x.addSalt(*salt)
 	}
-	x.hasSalt = *salt
+}
+
+// saltedAlone adds a cache salt that no other request has: the answer is computed from no block of another one.
+func (x *exchange) saltedAlone() {
+	x.alone = true
+	x.addSalt(x.s.o.UUID())
+}
+
+func (x *exchange) addSalt(salt string) {
+	x.hasSalt = salt
 	// vLLM accepts 128 characters, and few special ones.
-	sum := sha256.Sum256([]byte(kvtransfer.Text(x.body.Get(keySalt)) + "/" + *salt))
+	sum := sha256.Sum256([]byte(kvtransfer.Text(x.body.Get(keySalt)) + "/" + salt))
 	if o, err := kvtransfer.Parse(x.body.With(kvtransfer.Edit{Key: keySalt, Value: quote(hex.EncodeToString(sum[:16]))})); err == nil {
 		x.body = o
 	}

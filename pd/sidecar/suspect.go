@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"net/http"
 	"net/url"
@@ -467,7 +468,15 @@ func (x *exchange) revive(f *fault) (last *fault, done bool) {
 		dead, survived := x.s.deaths.died(ctx, x.s.engine)
 		if !dead {
 			x.s.deaths.restarted(x.s.engine.Host, of)
-			return f, false
+			if !x.sendsAgain(f) {
+				return f, false
+			}
+			x.s.m.retries.WithLabelValues("broken").Inc()
+			if f = x.whole(); f == nil || !f.before {
+				x.finish(f)
+				return f, true
+			}
+			continue
 		}
 		x.s.m.deaths.WithLabelValues("decode").Inc()
 		f.answer = nil
@@ -494,6 +503,18 @@ func (x *exchange) revive(f *fault) (last *fault, done bool) {
 	return f, false
 }
 
+// sendsAgain reports, once, whether a request is sent again to the decode engine that has survived failure f:
+// the connection broke. An engine that was stopped for a while closes connections that look idle to it,
+// with their requests. SGLang's decode engines cannot serve whole requests.
+func (x *exchange) sendsAgain(f *fault) bool {
+	if x.broken || x.suspected != nil || errors.Is(f.err, errEngine5) || x.apart && x.s.o.Connector == SGLang {
+		return false
+	}
+	x.broken = true
+	x.report.Target = -1
+	return true
+}
+
 // retryDecode sends the whole request to the decode engine once it has restarted. It returns false if
 // that does not happen until end, or another prompt caused the engine's death.
 func (x *exchange) retryDecode(of *death, end time.Time) (f *fault, sent bool) {
@@ -515,7 +536,7 @@ func (x *exchange) retryDecode(of *death, end time.Time) (f *fault, sent bool) {
 		}
 		x.trials++
 		x.report.Target = -1
-		f = x.decode(leg{body: x.text(), cached: -1})
+		f = x.whole()
 		if f == nil || !f.unsent || x.suspected == nil {
 			return f, true
 		}

@@ -78,6 +78,10 @@ type Options struct {
 	// OnDone, if not nil, is called with the same headers when the engine works on the request no more.
 	OnDone func(http.Header)
 
+	// Idle is the time after which connections without a request are closed; 0: never. uvicorn, which vLLM
+	// and SGLang use, has 5 s.
+	Idle time.Duration
+
 	StreamInterval int           // tokens per streamed chunk; default 1
 	StartDelay     time.Duration // time of not ready (503) after Open and every restart
 	Created        int64         // "created" of answers, for reproducible bodies; 0: the time

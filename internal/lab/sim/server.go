@@ -186,7 +186,7 @@ func (e *Engine) serve(st *incarnation, ln net.Listener) {
 	st.cancel = cancel
 	st.stored = responses.New(ctx, e.handler(st), http.Header{HeaderEngine: {e.Name()}})
 	st.server = &http.Server{
-		Handler: st.stored, ReadHeaderTimeout: time.Minute,
+		Handler: st.stored, ReadHeaderTimeout: time.Minute, IdleTimeout: e.opt.Idle,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
 	}
