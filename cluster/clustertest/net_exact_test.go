@@ -4,7 +4,6 @@ package clustertest_test
 
 import (
 	"fmt"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,20 +11,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// exactLag is the maximum age of content that a member reports as exact. If a fifth of the packets is lost,
-// TCP connections stall for seconds and then deliver old frames together. Some runs exceed exactLag, so the
-// tests allow lossyLag.
-const (
-	exactLag = time.Second
-	lossyLag = 5 * time.Second
-)
-
-func limitOf(fault string) time.Duration {
-	if strings.HasPrefix(fault, "20% loss") {
-		return lossyLag
-	}
-	return exactLag
-}
+// exactLag is the maximum age of content that a member reports as exact.
+const exactLag = time.Second
 
 // oracle records when the engines wrote their batches. Members cannot read it.
 type oracle struct {
@@ -84,13 +71,13 @@ func (o *oracle) watch(lasts time.Duration) {
 	}
 }
 
-// check fails the test if exact content was older than limit, or if no content was exact.
-func (o *oracle) check(t *testing.T, limit time.Duration) {
+// check fails the test if exact content was older than exactLag, or if no content was exact.
+func (o *oracle) check(t *testing.T) {
 	t.Helper()
 	all := o.seen[0] + o.not
 	t.Logf("%d answers, %.1f%% exact; of these %d older than 100 ms, the oldest %v (%s)", all, 100*float64(o.seen[0])/float64(max(all, 1)), o.seen[1], o.age.Round(time.Millisecond), o.who)
-	if o.age > limit {
-		t.Errorf("content reported as exact is %v old, want at most %v: %s", o.age, limit, o.who)
+	if o.age > exactLag {
+		t.Errorf("content reported as exact is %v old, want at most %v: %s", o.age, exactLag, o.who)
 	}
 	if o.seen[0] == 0 {
 		t.Error("no answer is exact")
@@ -103,6 +90,7 @@ var single = []struct {
 	fault func(r *rig) (end func())
 }{
 	{"none", func(*rig) func() { return func() {} }},
+	{"5% loss", on(func(*rig) rule { return everywhere(fault{loss: .05}) })},
 	{"20% loss", on(func(*rig) rule { return everywhere(fault{loss: .2}) })},
 	{"600 ms round trip", on(func(*rig) rule { return everywhere(fault{delay: 300 * time.Millisecond}) })},
 	{"20% loss at 100 ms round trip", on(func(*rig) rule { return everywhere(fault{loss: .2, delay: 50 * time.Millisecond}) })},
@@ -133,7 +121,7 @@ func on(f func(*rig) rule) func(*rig) func() {
 }
 
 // TestExactUnderFaults: during and after a single fault, content that a member reports as exact is at most
-// limitOf the fault behind the engines.
+// exactLag behind the engines.
 func TestExactUnderFaults(t *testing.T) {
 	for _, tc := range single {
 		t.Run(tc.name, func(t *testing.T) {
@@ -144,7 +132,7 @@ func TestExactUnderFaults(t *testing.T) {
 			o.watch(6 * time.Second)
 			end()
 			o.watch(3 * time.Second)
-			o.check(t, limitOf(tc.name))
+			o.check(t)
 			testkit.Eventually(t, func() string { return r.agree(r.members...) })
 		})
 	}
@@ -198,7 +186,7 @@ func TestExactUnderNATSFaults(t *testing.T) {
 			o.watch(6 * time.Second)
 			end()
 			o.watch(3 * time.Second)
-			o.check(t, limitOf(tc.name))
+			o.check(t)
 			t.Logf("joined and equal %v after that", testkit.Eventually(t, func() string { return r.agree(r.members...) }))
 		})
 	}

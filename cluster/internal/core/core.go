@@ -230,7 +230,7 @@ func (c *Core) remove(p *peer) {
 		l.PeerDown(p.Peer)
 	}
 	c.g.Remove(p.Peer)
-	c.past = append(c.past, pastPeer{p.ID, p.Boot, p.feeds})
+	c.past = append(c.past, pastPeer{p.ID, p.Boot, p.feeds, p.RTT})
 	if len(c.past) > maxPast {
 		c.past = c.past[1:]
 	}

@@ -37,17 +37,19 @@ type pastPeer struct {
 	id    string
 	boot  uint64
 	feeds []uint64
+	rtt   group.RoundTrip
 }
 
 // maxPast is how many removed peers are remembered.
 const maxPast = 16
 
-// remember restores p's feed positions if the same process was a peer before. So a false alarm does
-// not deliver any hint twice.
+// remember restores p's feed positions and the delay of its link if the same process was a peer before. So a
+// false alarm does not deliver any hint twice.
 func (c *Core) remember(p *peer) {
 	for _, old := range c.past {
 		if old.id == p.ID && old.boot == p.Boot {
 			copy(p.feeds, old.feeds)
+			p.RTT.Resume(&old.rtt)
 		}
 	}
 }
@@ -78,15 +80,15 @@ func (c *Core) watch(p *peer) {
 	}
 }
 
-// old reports whether p sent its last frame longer ago than the lease of a fast link. After a lost packet,
-// TCP delivers delayed frames together, so their arrival does not show their age. The last measured round
-// trip shows the delay.
+// old reports whether p may have sent frames that are missing here, about as long ago as the lease of a fast
+// link or longer. TCP delivers delayed frames together and may stall again in between, so their arrival shows
+// no age. Heartbeats do: their delay is measured, and they name the frames before them.
 func (c *Core) old(p *peer, least time.Duration) bool {
-	if p.RTT.Timeout() <= c.g.Opt.Heartbeat {
-		return c.g.Now-p.LastReceived+p.RTT.Late() > least*7/8
+	sent := p.SentAt
+	for _, l := range c.logs.List {
+		sent = min(sent, l.WholeAt(p.Peer))
 	}
-	// Only heartbeats are measured: frames in between may be late, and they waited in a batch.
-	return c.g.Now-p.lastSentAt+p.RTT.Late()+c.g.Opt.Heartbeat/2 > least
+	return sent == 0 || c.g.Now-sent > least*7/8
 }
 
 func (c *Core) dropGauges(p *peer) {
@@ -165,6 +167,9 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 		p.acknowledged = p.acknowledged || c.g.Leaving && m.Echo >= micros(c.leftAt)
 	}
 	p.lastSent, p.lastSentAt = m.Sent, max(c.g.Now, 1)
+	if p.RTT.Last > 0 {
+		p.SentAt = max(c.g.Now-p.RTT.Late(), 1)
+	}
 	p.every = time.Duration(min(m.Every, micros(time.Minute))) * time.Microsecond
 	if string(m.App) != p.app {
 		p.app = string(m.App)

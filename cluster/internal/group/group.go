@@ -26,6 +26,8 @@ type Group struct {
 	jobs  []Job
 	slots []bool // true for slots in use
 	quiet int    // peers with Quiet
+
+	quietUntil time.Duration // when the last peer ceased to be Quiet; 0: none was
 }
 
 // Peer is this member's view of another member.
@@ -40,8 +42,11 @@ type Peer struct {
 	Up           bool          // Link and Alive
 	LastReceived time.Duration // 0 when no frame arrived, or none since the link broke
 	Since        time.Duration // when Up last changed
-	// Quiet means that the peer is alive, but what arrives from it is old: its last frame was sent about as
-	// long ago as the lease of a fast link, or the link is slower than MaxRoundTrip.
+	// SentAt is when its last heartbeat was sent, without the delay of the link itself; 0 until that is
+	// measured.
+	SentAt time.Duration
+	// Quiet means that the peer is alive, but that what it sent within the lease of a fast link may be
+	// missing here, or that the link is slower than MaxRoundTrip.
 	Quiet bool
 
 	RTT     RoundTrip
@@ -113,11 +118,17 @@ func (g *Group) SetQuiet(p *Peer, quiet bool) {
 		g.quiet++
 	} else {
 		g.quiet--
+		g.quietUntil = g.Now
 	}
 }
 
 // AnyQuiet reports whether any peer is Quiet.
 func (g *Group) AnyQuiet() bool { return g.quiet > 0 }
+
+// LatelyQuiet reports whether any peer is Quiet, or was within the last lease.
+func (g *Group) LatelyQuiet() bool {
+	return g.quiet > 0 || g.quietUntil > 0 && g.Now-g.quietUntil < g.Opt.Lease
+}
 
 // Reachable returns the number of peers that are up, and of all peers.
 func (g *Group) Reachable() (up, known int) {

@@ -26,6 +26,7 @@ type RoundTrip struct {
 	low    time.Duration // the least measurement of that window
 	count  int           // measurements in that window
 	before time.Duration // the least measurement of the window before; 0: there was none
+	total  int           // measurements that Least covers, at most leastOf
 }
 
 // A link is slow if all measurements of slowWindow are, of which there are slowSamples or more. New
@@ -46,13 +47,17 @@ func (r *RoundTrip) Add(now, rtt time.Duration) {
 		r.begin, r.low = now, rtt
 	}
 	r.low = min(r.low, rtt)
+	if r.total == 0 {
+		r.Least = rtt
+	}
+	r.total = min(r.total+1, leastOf)
+	r.Least = min(r.Least, rtt)
 	if r.Smoothed == 0 {
-		r.Smoothed, r.Deviation, r.Least = rtt, rtt/2, rtt
+		r.Smoothed, r.Deviation = rtt, rtt/2
 		return
 	}
 	r.Deviation += ((rtt - r.Smoothed).Abs() - r.Deviation) / 4
 	r.Smoothed += (rtt - r.Smoothed) / 8
-	r.Least = min(r.Least, rtt)
 }
 
 // Recent returns the least of the measurements of the last seconds.
@@ -66,9 +71,21 @@ func (r *RoundTrip) Recent() time.Duration {
 // Slow reports whether the delay of the link itself exceeds MaxRoundTrip now.
 func (r *RoundTrip) Slow() bool { return r.before > 0 && r.Recent() > MaxRoundTrip }
 
+// leastOf is the number of measurements after which Least counts as the delay of the link itself. The
+// first frames of a connection may all be late.
+const leastOf = 5
+
 // Late returns by how much the last measurement exceeded the delay of the link itself: the time that
-// frames now spend in queues and in retransmissions.
-func (r *RoundTrip) Late() time.Duration { return r.Last - r.Least }
+// frames now spend in queues and in retransmissions. After too few measurements it returns the last one.
+func (r *RoundTrip) Late() time.Duration {
+	if r.total < leastOf {
+		return r.Last
+	}
+	return r.Last - r.Least
+}
+
+// Resume keeps the least measurement of an earlier connection to the same process.
+func (r *RoundTrip) Resume(old *RoundTrip) { r.Least, r.total = old.Least, old.total }
 
 // Timeout returns how long an answer may take: the smoothed round trip plus four deviations. TCP sends
 // a lost packet again after that time.

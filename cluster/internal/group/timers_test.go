@@ -15,10 +15,12 @@ func TestRoundTrip(t *testing.T) {
 		late          time.Duration
 	}{
 		{"none", nil, 0, 0, 0},
-		{"first", []time.Duration{8 * ms}, 8 * ms, 24 * ms, 0},
-		{"second, as in RFC 6298", []time.Duration{8 * ms, 16 * ms}, 9 * ms, 29 * ms, 8 * ms},
-		{"zero", []time.Duration{0}, 1, 1, 0},
-		{"absurd", []time.Duration{time.Hour}, time.Minute, 3 * time.Minute, 0},
+		{"first", []time.Duration{8 * ms}, 8 * ms, 24 * ms, 8 * ms},
+		{"second, as in RFC 6298", []time.Duration{8 * ms, 16 * ms}, 9 * ms, 29 * ms, 16 * ms},
+		{"enough", []time.Duration{8 * ms, 8 * ms, 8 * ms, 8 * ms, 8 * ms}, 8 * ms, 13062500, 0},
+		{"late", []time.Duration{8 * ms, 8 * ms, 8 * ms, 8 * ms, 16 * ms}, 9 * ms, 22062500, 8 * ms},
+		{"zero", []time.Duration{0}, 1, 1, 1},
+		{"absurd", []time.Duration{time.Hour}, time.Minute, 3 * time.Minute, time.Minute},
 	} {
 		var r RoundTrip
 		for _, s := range tc.samples {
@@ -27,6 +29,21 @@ func TestRoundTrip(t *testing.T) {
 		if r.Smoothed != tc.smoothed || r.Timeout() != tc.out || r.Late() != tc.late {
 			t.Errorf("%s: smoothed %v, timeout %v, late %v; want %v, %v, %v", tc.name, r.Smoothed, r.Timeout(), r.Late(), tc.smoothed, tc.out, tc.late)
 		}
+	}
+}
+
+// TestRoundTripResumes: the delay of a link is known again at the first measurement of a new connection.
+func TestRoundTripResumes(t *testing.T) {
+	var old, next RoundTrip
+	for range leastOf {
+		old.Add(0, 8*ms)
+	}
+	next.Resume(&old)
+	if next.Smoothed != 0 || next.Last != 0 {
+		t.Errorf("%+v, want no measurement of the new connection", next)
+	}
+	if next.Add(0, 900*ms); next.Late() != 892*ms || next.Smoothed != 900*ms {
+		t.Errorf("late %v, smoothed %v, want 892ms, 900ms", next.Late(), next.Smoothed)
 	}
 }
 

@@ -197,8 +197,8 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 		l.hear(p, s, cl, m.Stamp)
 		l.leave(s)
 	}
-	l.of(p).came(m.Number)
-	l.of(p).covered(m.Covers)
+	l.came(p, m.Number)
+	l.covered(p, m.Covers)
 	if !m.Full {
 		return
 	}

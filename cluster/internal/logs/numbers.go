@@ -37,21 +37,35 @@ func (l *Log) number(p *group.Peer, named []*source) group.Number {
 	return group.Number{N: pl.sentOne, One: true}
 }
 
-func (pl *peerLog) came(n group.Number) {
-	if n.N == 0 {
+func (l *Log) came(p *group.Peer, n group.Number) {
+	pl := l.of(p)
+	switch {
+	case n.N == 0:
 		return
-	}
-	if n.One {
+	case n.One:
 		pl.one.MarkReceived(n.N)
-	} else {
+	default:
 		pl.all.MarkReceived(n.N)
+	}
+	pl.complete(p)
+}
+
+func (l *Log) covered(p *group.Peer, n group.Numbers) {
+	pl := l.of(p)
+	pl.all.MarkCovered(n.All)
+	pl.one.MarkCovered(n.One)
+	pl.complete(p)
+}
+
+// complete updates wholeAt.
+func (pl *peerLog) complete(p *group.Peer) {
+	if !pl.all.HasGaps() && !pl.one.HasGaps() {
+		pl.wholeAt = p.SentAt
 	}
 }
 
-func (pl *peerLog) covered(n group.Numbers) {
-	pl.all.MarkCovered(n.All)
-	pl.one.MarkCovered(n.One)
-}
+// WholeAt returns when p sent its last heartbeat before which no frame of p is missing.
+func (l *Log) WholeAt(p *group.Peer) time.Duration { return l.of(p).wholeAt }
 
 // SetSent handles the frame numbers in p's heartbeat.
 func (l *Log) SetSent(p *group.Peer, n group.Numbers, lacks uint64) {
@@ -59,6 +73,7 @@ func (l *Log) SetSent(p *group.Peer, n group.Numbers, lacks uint64) {
 	pl.all.Sent(n.All)
 	pl.one.Sent(n.One)
 	pl.lacks = lacks
+	pl.complete(p)
 }
 
 // Sent returns the last frame numbers for p, and the number of sources with missing data here.
@@ -183,7 +198,7 @@ func (l *Log) sendTipsOf(sources []*source, p *group.Peer) {
 }
 
 func (l *Log) takeTips(p *group.Peer, m *group.Tips) {
-	l.of(p).came(m.Number)
+	l.came(p, m.Number)
 	t := l.table.Load()
 	for i := range m.Tips {
 		tip := &m.Tips[i]

@@ -166,16 +166,27 @@ func (l *Log) assignRoles() {
 
 // before reports whether p ranks before this member for s: first the owner, then by zone and
 // weight. Leaving members come last.
-func (l *Log) before(p *group.Peer, s *source) bool {
-	switch {
-	case p.Leaving != l.g.Leaving:
-		return l.g.Leaving
-	case l.opt.Owned && s.owner == p:
+func (l *Log) before(p *group.Peer, s *source) bool { return l.precedes(p, nil, s) }
+
+// precedes reports whether a ranks before b for s, as before does. Nil is this member.
+func (l *Log) precedes(a, b *group.Peer, s *source) bool {
+	switch la, lb := l.leaving(a), l.leaving(b); {
+	case la != lb:
+		return lb
+	case l.opt.Owned && s.owner == a:
 		return true
-	case l.opt.Owned && s.owner == nil:
+	case l.opt.Owned && s.owner == b:
 		return false
 	}
-	return l.heavier(p, nil, s)
+	return l.heavier(a, b, s)
+}
+
+// leaving reports whether a member leaves. Nil is this member.
+func (l *Log) leaving(p *group.Peer) bool {
+	if p == nil {
+		return l.g.Leaving
+	}
+	return p.Leaving
 }
 
 // roleOf applies the rules of ownership; see the package documentation of cluster. waits is true if

@@ -21,6 +21,7 @@ type peerLog struct {
 
 	all, one window.Row      // its frames received
 	missed   time.Duration   // when to request missing frames; 0 if none is missing
+	wholeAt  time.Duration   // SentAt of the peer when none was missing last
 	sentOne  uint64          // number of the last frame sent to it alone
 	named    []uint64        // by slot: the last such frame that named the source; slots beyond the end are in none
 	refused  map[int]refusal // by slot

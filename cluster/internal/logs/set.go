@@ -129,7 +129,7 @@ func (l *Log) takeDeltas(p *group.Peer, m *group.Deltas) {
 		l.mergeGroup(p, s, g, m.Done[i], check)
 	})
 	if understood { // otherwise the frame counts as missed
-		l.of(p).came(m.Number)
+		l.came(p, m.Number)
 	}
 }
 

@@ -102,23 +102,19 @@ func (l *Log) view(s *source) SourceView {
 	return v
 }
 
-// readersQuiet reports whether other members read s and all of them are quiet, so that changes may
-// be missing here that no claim shows yet.
+// readersQuiet reports whether the publisher of s is quiet, so that changes may be missing here that no
+// claim shows yet. The publisher is the first of the members that claim to read.
 func (l *Log) readersQuiet(s *source) bool {
 	if !l.g.AnyQuiet() {
 		return false
 	}
-	quiet := false
+	var first *group.Peer
 	for _, p := range l.g.Peers {
-		if !p.Up || !l.of(p).claims[s.slot].reading {
-			continue
+		if p.Up && l.of(p).claims[s.slot].reading && (first == nil || l.precedes(p, first, s)) {
+			first = p
 		}
-		if !p.Quiet {
-			return false
-		}
-		quiet = true
 	}
-	return quiet
+	return first != nil && first.Quiet
 }
 
 // word summarizes all peers' claims about a source. It is cached: there is one claim per peer, and
@@ -166,9 +162,10 @@ func (w *word) claimed(p *group.Peer, was, now Position) {
 }
 
 // late reports whether a peer is ahead by more than the data in transit. That holds if the
-// beginning is not known yet, or if for too long nothing has arrived or too little.
+// beginning is not known yet, if for too long nothing has arrived or too little, or after a peer was quiet:
+// its content may then have been old for longer than its claims show.
 func (l *Log) late(s *source) bool {
-	return s.pos.Next == 0 || s.ahead > 0 && l.g.Now-s.ahead > l.g.Opt.Digest || s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay
+	return l.g.LatelyQuiet() || s.pos.Next == 0 || s.ahead > 0 && l.g.Now-s.ahead > l.g.Opt.Digest || s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay
 }
 
 // Version returns the version of the log's encoding.
