@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -92,6 +93,23 @@ func announced(ctx context.Context) int {
 func retries(ctx context.Context) bool {
 	v := metadata.ValueFromIncomingContext(ctx, request.MetadataRetries)
 	return len(v) > 0 && v[0] == "1"
+}
+
+// longestWaited is the longest accepted time of request.MetadataWaited. Longer ones are not believed.
+const longestWaited = time.Hour
+
+// waited returns how long the proxy has had the request, 0 if unknown. Clients cannot set it: it is
+// metadata of the proxy's own stream.
+func waited(ctx context.Context) time.Duration {
+	v := metadata.ValueFromIncomingContext(ctx, request.MetadataWaited)
+	if len(v) != 1 {
+		return 0
+	}
+	ms, err := strconv.ParseUint(v[0], 10, 32)
+	if d := time.Duration(ms) * time.Millisecond; err == nil && d <= longestWaited {
+		return d
+	}
+	return 0
 }
 
 const istioDestinations = 3

@@ -109,6 +109,7 @@ func (st *stream) open(view headerView, metadata []byte) {
 	if v := grpcmeta.ValueFromIncomingContext(st.ctx, request.MetadataImport); len(v) > 0 {
 		r.Import = v[0]
 	}
+	r.Waited = waited(st.ctx)
 	st.request = r
 	st.beginTrace(view)
 }

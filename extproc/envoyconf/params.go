@@ -107,6 +107,10 @@ type view struct {
 	Strip                       []string // request headers that clients may not send
 	GatewayHeaders              []string // request headers for gateways of other clusters only
 	DestinationsKey, RetriesKey string
+	WaitedKey                   string
+	DestinationHeader           string
+	Later                       []string // names of the filters that ask other replicas when one has failed
+	LastFilter                  string
 	Destinations                int
 	AddHeaders                  []header
 	OTLPAt                      []address
@@ -206,7 +210,8 @@ func (v *view) defaults() {
 		v.Strip = append(v.Strip, request.IntentHeaders()...)
 	}
 	v.GatewayHeaders = []string{request.HeaderHop, request.HeaderClusters}
-	v.DestinationsKey, v.RetriesKey = request.MetadataDestinations, request.MetadataRetries
+	v.DestinationsKey, v.RetriesKey, v.WaitedKey = request.MetadataDestinations, request.MetadataRetries, request.MetadataWaited
+	v.DestinationHeader = request.HeaderDestination
 	v.Destinations = min(max(v.Retries, 0), 2) + 1
 	v.Network = networkSeconds{Engine: "1s", Picker: "0.5s", Health: "1s", Ping: "2s"}
 	if v.NetworkTimeout > 0 {
@@ -215,6 +220,10 @@ func (v *view) defaults() {
 	}
 	v.MessageSeconds, v.KeepSeconds = seconds(v.MessageTimeout), seconds(v.KeepAlive)
 }
+
+// LastFilter is the statistics prefix of the last filter that asks a picker, if the request body is
+// not full duplex. Its failure_mode_allowed counts the requests that Envoy routed itself.
+const LastFilter = "picker_third"
 
 const fullDuplex = "FULL_DUPLEX_STREAMED"
 
@@ -240,6 +249,11 @@ func (v *view) modes() error {
 	duplex := v.RequestBody == fullDuplex || v.ResponseBody == fullDuplex
 	v.FailOpen = v.Kind == Resilient && !v.FailClosed
 	v.ModeOverride = v.Kind == Resilient && !duplex && !v.EarlyBody && !v.Observe
+	// In full duplex Envoy keeps no body, an observing picker sets no destination, and without
+	// the removal of routing headers clients could make Envoy skip the later filters.
+	if v.RequestBody != fullDuplex && !v.Observe && !v.KeepRoutingHeaders {
+		v.Later, v.LastFilter = []string{"picker_second", LastFilter}, LastFilter
+	}
 	v.RequestTrailers, v.ResponseTrailers = "SKIP", "SEND"
 	if duplex {
 		v.RequestTrailers = "SEND"

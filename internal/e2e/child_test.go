@@ -31,6 +31,7 @@ type childOptions struct {
 	Config            string // file; "" for the built-in profile
 	XDS, Listener     string // serve xDS there, and Envoy's listener; "" for none
 	Linger            time.Duration
+	MessageTimeout    time.Duration // of the proxy
 	Cluster           server.ClusterOptions
 }
 
@@ -61,7 +62,7 @@ func replica(o childOptions) error {
 	defer stop()
 	s, err := server.Open(server.Options{
 		Name: o.Name, Listen: cmp.Or(o.Listen, "127.0.0.1:0"), Health: "-", Admin: cmp.Or(o.Admin, "127.0.0.1:0"),
-		Endpoints: o.List, Config: o.Config, AllowModeOverride: true, Linger: o.Linger, Cluster: o.Cluster, XDS: server.XDSOptions{Listen: o.XDS, Listener: o.Listener},
+		Endpoints: o.List, Config: o.Config, AllowModeOverride: true, Linger: o.Linger, MessageTimeout: o.MessageTimeout, Cluster: o.Cluster, XDS: server.XDSOptions{Listen: o.XDS, Listener: o.Listener},
 		Models: []server.ModelOptions{{Name: vocab.Name, Path: o.Model}},
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})

@@ -37,6 +37,8 @@ type partyOptions struct {
 	apart  bool           // each replica has its own key, so none can reach another
 	engine *sim.Options   // nil: slow
 	each   func(i int, o *sim.Options)
+	params func(*envoyconf.Params) // with kind
+	child  func(*childOptions)
 }
 
 // openParty opens engines, replicas and an Envoy, and waits until each replica's state of every
@@ -69,6 +71,9 @@ func openParty(t *testing.T, with partyOptions) *party {
 			o.XDS, o.Listener = parts.FreeAddress(t), "127.0.0.1:0"
 			told = append(told, o.XDS)
 		}
+		if with.child != nil {
+			with.child(&o)
+		}
 		p.with = append(p.with, o)
 		p.childs, p.extproc = append(p.childs, nil), append(p.extproc, o.Listen)
 	}
@@ -84,7 +89,7 @@ func openParty(t *testing.T, with partyOptions) *party {
 		p.envoy = testkit.StartEnvoy(t, conf)
 		p.client = workload.NewClient("http://"+p.envoy.Addr("inference"), 64)
 	} else {
-		p.openEnvoy(rigOptions{kind: kind})
+		p.openEnvoy(rigOptions{kind: kind, params: with.params})
 	}
 	p.everyReplica()
 	return p
@@ -166,5 +171,5 @@ func notExact(st *server.Status) string {
 
 // passedBy returns the number of requests that Envoy routed without a picker.
 func (p *party) passedBy() int {
-	return p.envoy.Stats(p.t, "failure_mode_allowed")["http.inference.ext_proc.picker.failure_mode_allowed"]
+	return p.envoy.Stats(p.t, "failure_mode_allowed")["http.inference.ext_proc.picker_third.failure_mode_allowed"]
 }

@@ -161,7 +161,7 @@ func (s span) norm(v float64) float64 {
 
 // join appends a request to the band's arrival list.
 func (b *band) join(s []waiter, i int32) {
-	b.arrivals.append(s, i)
+	b.arrivals.insert(s, i)
 	b.waiting++
 	b.places += s[i].places
 	b.bytes += s[i].bytes

@@ -319,7 +319,7 @@ func (c *Core) take(f *flow, a rules.Request) int32 {
 	w := &c.slab[i]
 	c.seq++
 	*w = waiter{
-		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now, ttl: int64(min(a.TTL, longestTTL)), target: int64(a.Target),
+		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now - int64(min(max(a.Waited, 0), longestTTL)), ttl: int64(min(a.TTL, longestTTL)), target: int64(a.Target),
 		bytes: max(a.Bytes, 0), places: a.Permits, tokens: a.Tokens, sizes: a.Work, work: c.predictedWork(f, a.Work), prev: none, next: none,
 		endable: a.Endable && f.band.Priority < 0,
 	}
@@ -379,7 +379,7 @@ func orderKey(o rules.Ordering, w *waiter) int64 {
 	case rules.ShortestFirst:
 		return w.arrival + int64(rules.Ageing*min(w.work, 1e6)*1e9)
 	default:
-		return 0
+		return w.arrival
 	}
 }
 

@@ -14,6 +14,31 @@ func (l *line) append(s []waiter, i int32) {
 	l.last = i
 }
 
+// insertSteps bounds the search of insert: a request that waited elsewhere for long is then only
+// nearly at its place.
+const insertSteps = 256
+
+// insert adds i by its arrival.
+func (l *line) insert(s []waiter, i int32) {
+	after := l.last
+	for n := 0; n < insertSteps && after != none && s[after].arrival > s[i].arrival; n++ {
+		after = s[after].prev
+	}
+	if after == l.last {
+		l.append(s, i)
+		return
+	}
+	before := l.first
+	if after != none {
+		before = s[after].next
+		s[after].next = i
+	} else {
+		l.first = i
+	}
+	s[i].prev, s[i].next = after, before
+	s[before].prev = i
+}
+
 func (l *line) remove(s []waiter, i int32) {
 	w := &s[i]
 	if w.prev != none {

@@ -48,7 +48,10 @@ func (c *Core) everybody() (waiting, flying []int32) {
 			flying = append(flying, int32(i))
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int32) int { return cmp.Compare(c.slab[a].seq, c.slab[b].seq) })
+	slices.SortFunc(waiting, func(a, b int32) int {
+		x, y := &c.slab[a], &c.slab[b]
+		return cmp.Or(cmp.Compare(x.arrival, y.arrival), cmp.Compare(x.seq, y.seq))
+	})
 	slices.SortFunc(flying, func(a, b int32) int {
 		x, y := &c.slab[a], &c.slab[b]
 		return cmp.Or(cmp.Compare(x.dispatched, y.dispatched), cmp.Compare(x.seq, y.seq))

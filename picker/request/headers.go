@@ -74,6 +74,10 @@ const MetadataImport = "x-grapevine-import"
 // retries through Envoy's headers.
 const MetadataRetries = "x-grapevine-retries"
 
+// MetadataWaited is the initial ext_proc metadata with the time since a proxy received the request,
+// in milliseconds. A request that lost its replica keeps its turn in the queue by it.
+const MetadataWaited = "x-grapevine-waited-ms"
+
 // MetadataDestinations is the initial ext_proc metadata with the number of addresses that a proxy
 // accepts in one response.
 const MetadataDestinations = "x-grapevine-destinations"

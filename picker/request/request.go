@@ -128,8 +128,11 @@ type Request struct {
 
 	QueueTTL time.Duration // x-grapevine-queue-ttl-ms: maximum queue time, 0 when absent
 	MaxWait  time.Duration // the proxy's limit on the wait, 0: none
-	Waits    func()        // called when the request starts to wait for capacity; may be nil
-	Evict    func()        // ends the running request without blocking, from any goroutine; nil if impossible
+	// Waited is how long the request waited at its proxy and at replicas that failed before it came
+	// here. It keeps its turn in the queue by it.
+	Waited time.Duration
+	Waits  func() // called when the request starts to wait for capacity; may be nil
+	Evict  func() // ends the running request without blocking, from any goroutine; nil if impossible
 
 	// Trace is the span of the decision, nil unless the request is sampled for tracing.
 	Trace *tracing.Span

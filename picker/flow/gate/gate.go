@@ -239,13 +239,14 @@ func (g *Gate) ask(ctx context.Context, r *request.Request) rules.Request {
 	}
 	a := rules.Request{
 		Flow: identify(r, sources), Priority: r.Priority, Bytes: int64(len(r.Body)), Tokens: int64(r.InputTokens),
-		TTL: r.QueueTTL, Target: r.SLOTTFT, Work: work(r), Endable: r.Evict != nil && r.Priority < 0,
+		TTL: r.QueueTTL, Target: r.SLOTTFT, Waited: r.Waited, Work: work(r), Endable: r.Evict != nil && r.Priority < 0,
 	}
-	if r.MaxWait > 0 && (a.TTL == 0 || a.TTL > r.MaxWait) {
-		a.TTL = r.MaxWait
+	// These limits begin now, not with the arrival.
+	if most := r.Waited + r.MaxWait; r.MaxWait > 0 && (a.TTL == 0 || a.TTL > most) {
+		a.TTL = most
 	}
 	if at, ok := ctx.Deadline(); ok {
-		if left := max(at.Sub(g.o.Now()), time.Millisecond); a.TTL == 0 || left < a.TTL {
+		if left := r.Waited + max(at.Sub(g.o.Now()), time.Millisecond); a.TTL == 0 || left < a.TTL {
 			a.TTL = left
 		}
 	}
