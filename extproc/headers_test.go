@@ -7,6 +7,7 @@ import (
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -174,4 +175,19 @@ func playHead(t *testing.T, o Options, kv ...string) []*extprocv3.ProcessingResp
 		t.Fatal("no reply")
 	}
 	return link.out
+}
+
+// TestWaited: the time that a proxy reports is accepted up to an hour; anything else counts as none.
+func TestWaited(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"0": 0, "250": 250 * time.Millisecond, "3600000": time.Hour, "3600001": 0, "-1": 0, "-": 0, "": 0, "1.5": 0, "99999999999999999999": 0,
+	} {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(request.MetadataWaited, value))
+		if got := waited(ctx); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+	if got := waited(t.Context()); got != 0 {
+		t.Errorf("without metadata: %v, want 0", got)
+	}
 }

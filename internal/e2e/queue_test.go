@@ -47,6 +47,7 @@ type queueParty struct {
 	work    *workload.Work
 	runners []*workload.Runner
 	most    atomic.Int64 // requests in all engines at once, since the last reset
+	mostAt  atomic.Int64 // when they were, unix ns
 }
 
 // TestQueueOutlivesReplicas checks that requests which wait at a replica keep waiting at another one
@@ -114,7 +115,10 @@ func (q *queueParty) watch(stop chan struct{}) {
 				n += s.Engine.Running + s.Engine.Waiting
 			}
 		}
-		q.most.Store(max(q.most.Load(), int64(n)))
+		if int64(n) > q.most.Load() {
+			q.most.Store(int64(n))
+			q.mostAt.Store(time.Now().UnixNano())
+		}
 		select {
 		case <-tick.C:
 		case <-stop:
@@ -158,8 +162,8 @@ func (q *queueParty) check(name string, begun time.Time) {
 	n, failed, last := q.totals()
 	stats := q.envoy.Stats(q.t, "http.inference.ext_proc.")
 	passed := stats["http.inference.ext_proc.picker_third.failure_mode_allowed"]
-	q.t.Logf("%s: %v, %d answered, %d failed, %d moved, %d passed the queue, at most %d of %d permits",
-		name, time.Since(begun).Round(time.Second/10), n, failed, stats["http.inference.ext_proc.picker_second.streams_started"], passed, q.most.Load(), queuePermits)
+	q.t.Logf("%s: %v, %d answered, %d failed, %d moved, %d passed the queue, at most %d of %d permits (after %v)",
+		name, time.Since(begun).Round(time.Second/10), n, failed, stats["http.inference.ext_proc.picker_second.streams_started"], passed, q.most.Load(), queuePermits, time.Unix(0, q.mostAt.Load()).Sub(begun).Round(time.Millisecond))
 	if failed > 0 {
 		q.t.Errorf("%s: %d requests failed, the last: %v", name, failed, last)
 	}

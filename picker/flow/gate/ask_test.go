@@ -25,20 +25,23 @@ func TestWork(t *testing.T) {
 func TestLongestWait(t *testing.T) {
 	now := time.Unix(1000, 0)
 	g := &Gate{o: Options{Now: func() time.Time { return now }}}
-	for name, c := range map[string]struct{ ttl, most, deadline, want time.Duration }{
+	for name, c := range map[string]struct{ ttl, most, deadline, waited, want time.Duration }{
 		"none":                      {},
 		"TTL":                       {ttl: 3 * time.Second, most: 5 * time.Second, deadline: 4 * time.Second, want: 3 * time.Second},
 		"maximum wait":              {ttl: 5 * time.Second, most: 3 * time.Second, deadline: 4 * time.Second, want: 3 * time.Second},
 		"maximum wait alone":        {most: 3 * time.Second, want: 3 * time.Second},
 		"deadline":                  {ttl: 5 * time.Second, most: 4 * time.Second, deadline: 3 * time.Second, want: 3 * time.Second},
 		"deadline alone":            {deadline: 3 * time.Second, want: 3 * time.Second},
+		"moved, TTL":                {ttl: 3 * time.Second, waited: 9 * time.Second, want: 3 * time.Second},
+		"moved, maximum wait":       {most: 3 * time.Second, waited: 9 * time.Second, want: 12 * time.Second},
+		"moved, deadline":           {deadline: 3 * time.Second, waited: 9 * time.Second, want: 12 * time.Second},
 		"deadline that is past now": {ttl: 5 * time.Second, deadline: -time.Second, want: time.Millisecond},
 	} {
 		ctx, cancel := t.Context(), func() {}
 		if c.deadline != 0 {
 			ctx, cancel = context.WithDeadline(ctx, now.Add(c.deadline))
 		}
-		if got := g.ask(ctx, &request.Request{QueueTTL: c.ttl, MaxWait: c.most}).TTL; got != c.want {
+		if got := g.ask(ctx, &request.Request{QueueTTL: c.ttl, MaxWait: c.most, Waited: c.waited}).TTL; got != c.want {
 			t.Errorf("%s: TTL %v, want %v", name, got, c.want)
 		}
 		cancel()
