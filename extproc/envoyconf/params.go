@@ -111,6 +111,7 @@ type view struct {
 	DestinationHeader           string
 	Later                       []string // names of the filters that ask other replicas when one has failed
 	LastFilter                  string
+	RetryReset                  string // when streams to a picker that breaks are sent again
 	Destinations                int
 	AddHeaders                  []header
 	OTLPAt                      []address
@@ -249,6 +250,11 @@ func (v *view) modes() error {
 	duplex := v.RequestBody == fullDuplex || v.ResponseBody == fullDuplex
 	v.FailOpen = v.Kind == Resilient && !v.FailClosed
 	v.ModeOverride = v.Kind == Resilient && !duplex && !v.EarlyBody && !v.Observe
+	// A stream is sent again if the picker has answered nothing. Before an answer, Envoy sends only
+	// headers, except in the modes that send bodies early: Envoy 1.36 may leave a hole in those.
+	if v.RetryReset = "reset"; v.RequestBody == fullDuplex || v.EarlyBody {
+		v.RetryReset = "reset-before-request"
+	}
 	// In full duplex Envoy keeps no body, an observing picker sets no destination, and without
 	// the removal of routing headers clients could make Envoy skip the later filters.
 	if v.RequestBody != fullDuplex && !v.Observe && !v.KeepRoutingHeaders {
