@@ -200,7 +200,7 @@ test-proxies: ## run the examples for proxies and clients, unchanged (as root)
 
 # The status page in a real browser, with faults in engines.
 .PHONY: test-page
-test-page: ## look at the status page in a browser; with PAGE_ARGS=-rewrite make the pictures of the documentation
+test-page: ## look at the status page in a browser; PAGE_ARGS=-rewrite makes the pictures of the documentation, PAGE_ARGS=-all opens all pages of the site
 	@$(SETUP) envoy browser promtool
 	go test -tags page -count 1 -timeout 15m ./internal/e2e/page -args $(PAGE_ARGS)
 

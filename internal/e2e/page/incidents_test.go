@@ -71,7 +71,11 @@ func TestIncidents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var measured []string
+	described, err := os.ReadFile(incidentPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var measured, sections []string
 	for _, in := range incidents {
 		t.Run(in.name, func(t *testing.T) {
 			p, ok := problems.Lookup(string(in.code))
@@ -111,6 +115,11 @@ func TestIncidents(t *testing.T) {
 				return "/metrics has no problem " + string(in.code)
 			})
 			inMetrics := time.Since(began)
+			section := in.section(&p)
+			if sections = append(sections, section); !*rewrite && !strings.Contains(string(described), section) {
+				t.Errorf("%s lacks this section; make test-page PAGE_ARGS=-rewrite writes it:\n%s", incidentPage, section)
+			}
+			s.pictureOf(t, "#out section", in.picture())
 			fires(t, &p, before, s.scrape(t))
 			if text := output(t, "status", "--admin", s.admin); !strings.Contains(text, string(in.code)+" ") || !strings.Contains(text, p.Title) {
 				t.Errorf("grapevine status prints no %s:\n%s", in.code, text)
@@ -123,6 +132,24 @@ func TestIncidents(t *testing.T) {
 		})
 	}
 	t.Logf("times from the fault:\n%s", strings.Join(measured, "\n"))
+	if *rewrite && len(sections) == len(incidents) {
+		before, _, _ := strings.Cut(string(described), "\n## An engine dies\n")
+		write(t, incidentPage, before+"\n"+strings.Join(sections, "\n"))
+	}
+}
+
+// incidentPage is the page of the documentation that has a section on each incident.
+const incidentPage = "../../../docs/tasks/incidents.md"
+
+// picture returns the name of the picture in the documentation, relative to its folder.
+func (in *incident) picture() string {
+	return "incidents/" + strings.NewReplacer(" ", "-", "'", "").Replace(strings.ToLower(in.name)) + ".png"
+}
+
+// section returns the section of the incident in the documentation.
+func (in *incident) section(p *problems.Problem) string {
+	return fmt.Sprintf("## %s\n\nThe status page shows [%s](../runbook.md#%s), and the alert is `%s`:\n\n![Status page: %s, with its effect and remedy](../%s)\n",
+		strings.ToUpper(in.name[:1])+in.name[1:], in.code, strings.ToLower(string(in.code)), p.Alert.Name, p.Title, in.picture())
 }
 
 // codes returns the codes of the problems in the status.

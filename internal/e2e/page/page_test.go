@@ -245,14 +245,30 @@ func (s *stand) await(t *testing.T, expression, want string) {
 // screenshot writes the page as a picture of the documentation.
 func (s *stand) screenshot(t *testing.T, name string) {
 	t.Helper()
-	png := result(t, s, chromedp.FullScreenshot(100))
-	if len(png) < 10_000 {
+	s.keep(t, name, result(t, s, chromedp.FullScreenshot(100)))
+}
+
+// pictureOf writes the first element that a selector matches as a picture of the documentation.
+func (s *stand) pictureOf(t *testing.T, selector, name string) {
+	t.Helper()
+	s.do(t, chromedp.EmulateViewport(900, 900))
+	s.keep(t, name, result(t, s, chromedp.Screenshot(selector)))
+}
+
+// keep writes a picture with -rewrite. Without it, the documentation must have one of that name.
+func (s *stand) keep(t *testing.T, name string, png []byte) {
+	t.Helper()
+	if len(png) < 5_000 {
 		t.Errorf("%s has %d bytes, want the picture of a page", name, len(png))
 	}
+	file := filepath.Join("../../../docs", name)
 	if *rewrite {
-		if err := os.WriteFile(filepath.Join("../../../docs", name), png, 0o644); err != nil {
+		if err := os.WriteFile(file, png, 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
 	}
 }
 

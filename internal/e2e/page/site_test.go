@@ -3,6 +3,7 @@
 package page
 
 import (
+	"flag"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +21,9 @@ import (
 
 const repository = "../../.."
 
-// opened lists the pages to open: of each kind of page, one with wide tables, code and pictures.
+var all = flag.Bool("all", false, "open all pages of the site")
+
+// opened lists the pages to open without -all: of each kind of page, one with wide tables, code and pictures.
 var opened = []string{"", "get-started/laptop/", "tasks/monitor/", "runbook/", "concepts/decision/", "configuration/", "metrics/", "clustering/", "pd/", "plugins/predicted-ttft-scorer/", "design/routing/", "adr/"}
 
 // TestSite builds the documentation site with `make docs`, and opens pages of each kind in a browser. They load
@@ -53,6 +56,9 @@ func TestSite(t *testing.T) {
 	s.startBrowser(t)
 
 	// The navigation of each page has all pages.
+	if *all {
+		opened = pages
+	}
 	linked := map[string]bool{}
 	for _, page := range opened {
 		if !slices.Contains(pages, page) {
