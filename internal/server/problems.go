@@ -326,7 +326,8 @@ func findListProblems(l *problems.List, st *Status, sy *symptoms) {
 // Intervals of the watch for problems.
 const (
 	problemInterval = 2 * time.Second
-	problemShare    = 100 // at most 1/problemShare of one processor
+	problemShare    = 100 // at most 1/problemShare of one processor, up to problemMost between looks
+	problemMost     = 10 * time.Second
 	logLostTime     = 5 * time.Minute
 )
 
@@ -403,12 +404,18 @@ func (w *problemWatch) watch(ctx context.Context, r *reporter, flight *flightrec
 		found := st.Problems
 		w.found.Store(&found)
 		logProblems(log, since, found, start)
-		rest := problemShare * time.Since(start)
-		if rest <= problemInterval {
-			rest = ticks.Until(problemInterval)
-		}
-		t.Reset(rest)
+		t.Reset(problemRest(time.Since(start)))
 	}
+}
+
+// problemRest returns the time until the next look, after one that took some time. That time includes waits
+// for a processor: without a limit, a replica that was short of processor time for seconds would report old
+// problems for minutes.
+func problemRest(took time.Duration) time.Duration {
+	if rest := min(problemShare*took, problemMost); rest > problemInterval {
+		return rest
+	}
+	return ticks.Until(problemInterval)
 }
 
 // lossCounter counts losses until none has been added for logLostTime.

@@ -249,6 +249,16 @@ func TestProblemsAreLogged(t *testing.T) {
 	}
 }
 
+// TestSlowLookIsRepeatedSoon checks that a look at the problems that took seconds, since no processor was
+// free, is repeated within ten seconds.
+func TestSlowLookIsRepeatedSoon(t *testing.T) {
+	for took, most := range map[time.Duration]time.Duration{time.Millisecond: 2 * time.Second, 50 * time.Millisecond: 5 * time.Second, 3 * time.Second: 10 * time.Second, time.Minute: 10 * time.Second} {
+		if rest := problemRest(took); rest <= 0 || rest > most {
+			t.Errorf("after a look of %s the next is in %s, want at most %s", took, rest, most)
+		}
+	}
+}
+
 // TestLossCounter: lost lines are a problem until none has been lost for five minutes.
 func TestLossCounter(t *testing.T) {
 	var c lossCounter
