@@ -143,6 +143,15 @@ func (a *Format) Cached(answer []byte) int {
 	return -1
 }
 
+// PromptTokens returns the tokens of the prompt in a JSON response, 0 if they are not reported. For some APIs and
+// engines, cached tokens are not included.
+func (a *Format) PromptTokens(answer []byte) int {
+	if len(a.usage) == 0 {
+		return 0
+	}
+	return max(Number(Find(answer, a.usage[0], "prompt_tokens")), Number(Find(answer, a.usage[0], "input_tokens")), 0)
+}
+
 // SetCached sets the cached tokens of the prefill request in a JSON response or a stream event.
 // Text without usage is returned unchanged.
 func (a *Format) SetCached(text []byte, n int, event bool) []byte {

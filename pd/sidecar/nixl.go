@@ -74,7 +74,7 @@ func (x *exchange) byNIXL() {
 	case p.rejected:
 		x.local()
 		return
-	case !sound(object):
+	case !sound(object), x.lacksBlocks(p, object):
 		x.noKVTransfer(p)
 		return
 	}

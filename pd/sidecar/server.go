@@ -41,6 +41,7 @@ type Server struct {
 	continuing *continuing            // nil: streams end with their engine
 	salt       atomic.Pointer[string] // cache salt of requests to the decode engine while its cache is tainted
 	verifying  verifications
+	blocks     blockSizes
 	answers    atomic.Int64 // that began or ended at the decode engine
 }
 

@@ -100,6 +100,9 @@ func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == "/health" { // of an engine that failed
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 	}
+	if r.URL.Path == "/metrics" { // of a prefill engine, for its block size
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}, nil
+	}
 	l := e.take(r.URL.Host)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

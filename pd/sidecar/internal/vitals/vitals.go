@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -124,6 +125,34 @@ func (r Reader) Sum(ctx context.Context, base *url.URL, limit time.Duration, nam
 		}
 	})
 	return sum, ok && found
+}
+
+// Samples returns the first sample of each metric on an engine's metrics page, as its line after the name. Missing
+// ones, and all if the page cannot be read within the limit, are left out.
+func (r Reader) Samples(ctx context.Context, base *url.URL, limit time.Duration, names ...string) map[string]string {
+	found := map[string]string{}
+	ok := r.lines(ctx, base, limit, func(line []byte) {
+		for i := range names {
+			if rest := sampleOf(line, names[i:i+1]); rest != nil && found[names[i]] == "" {
+				found[names[i]] = string(rest)
+			}
+		}
+	})
+	if !ok {
+		return nil
+	}
+	return found
+}
+
+// Label returns the value of a label of a sample, "" if there is none. Values with quotes are cut.
+func Label(sample, name string) string {
+	for _, before := range []string{"{", ","} {
+		if _, rest, ok := strings.Cut(sample, before+name+`="`); ok {
+			value, _, _ := strings.Cut(rest, `"`)
+			return value
+		}
+	}
+	return ""
 }
 
 // lines calls f for each line of the metrics page. It returns false if the page cannot be read.
