@@ -16,7 +16,7 @@ func pair(waiting int) (cores [2]*Core, now int64) {
 		other := []rules.Gauge{{Flow: fmt.Sprint("f", 1-i), InFlight: 20, Waiting: int64(waiting), Requests: int64(waiting)}}
 		now = 1 + 2*learning
 		c.ReceiveShares(now, "other", other)
-		c.ObserveRunning(now, 20)
+		c.ObserveRunning(now, now, 20)
 		for range 20 + waiting {
 			c.Offer(now, rules.Request{Flow: fmt.Sprint("f", i)})
 		}
@@ -76,7 +76,7 @@ func TestFirstReadingIsExplained(t *testing.T) {
 	c.SetCapacity(1, rules.Capacity{Permits: 60, Endpoints: 1})
 	c.ReceiveShares(1, "other", nil)
 	now := 1 + 400*ms
-	c.ObserveRunning(now, 30)
+	c.ObserveRunning(now, now, 30)
 	if got := c.fleet.stray; got != 30 {
 		t.Fatalf("%g permits are unaccounted, want 30", got)
 	}
@@ -93,7 +93,7 @@ func TestReturnedIsCountedOnce(t *testing.T) {
 		c := New(tenants)
 		c.SetCapacity(1, rules.Capacity{Permits: 60, Endpoints: 1})
 		c.ReceiveShares(1, "other", []rules.Gauge{{Flow: "f", InFlight: 20}})
-		c.ObserveRunning(2, 20)
+		c.ObserveRunning(2, 2, 20)
 		c.Advance(3 + silentAfter)
 		if c.fleet.ghost != 20 {
 			t.Fatalf("%g permits belong to a silent member, want 20", c.fleet.ghost)

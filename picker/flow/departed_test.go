@@ -24,7 +24,7 @@ func TestDepartedPermits(t *testing.T) {
 		c.ReceiveShares(1, "other", nil)
 		now := 1 + 2*learning
 		c.ReceiveShares(now, "other", []rules.Gauge{{Flow: "f", InFlight: 20, Waiting: 30, Requests: 30}})
-		c.ObserveRunning(now, 20)
+		c.ObserveRunning(now, now, 20)
 		c.PeerLeft(now, "other")
 		if s := c.Status(now, 1); s.Lost != 20 || s.Replicas != 1 {
 			t.Errorf("%s: %d permits of %d replicas are unaccounted for, want 20 of 1", tc.name, s.Lost, s.Replicas)
@@ -35,7 +35,7 @@ func TestDepartedPermits(t *testing.T) {
 		for range 300 {
 			now += int64(100 * time.Millisecond)
 			if tc.running >= 0 {
-				c.ObserveRunning(now, tc.running+c.Status(now, 0).Own)
+				c.ObserveRunning(now, now, tc.running+c.Status(now, 0).Own)
 			}
 			c.Advance(now)
 		}
@@ -49,4 +49,33 @@ func TestDepartedPermits(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOldGaugesFreeNothingTwice: replicas observe the same readings of the engines several times. A
+// replica is killed again and again, and survivors take the permits of its requests only once.
+func TestOldGaugesFreeNothingTwice(t *testing.T) {
+	s := int64(time.Second)
+	worst := int64(0)
+	for seed := range uint64(6) {
+		w := newWorld(seed, 3, 48, 1, tenants)
+		w.stale, w.sigma = true, .3
+		w.until(s)
+		w.users("small", 20)
+		w.users("middle", 60)
+		w.users("large", 400)
+		w.until(w.now + 10*s)
+		for i := range 6 {
+			r := w.replicas[i%3]
+			w.most = w.running
+			w.kill(r)
+			w.until(w.now + 10*s)
+			w.start(r, tenants)
+			w.until(w.now + 10*s)
+			if worst = max(worst, w.most); w.most > 52 {
+				t.Errorf("seed %d, kill %d: %d permits in flight, want at most 48", seed, i, w.most)
+			}
+		}
+		w.check(t)
+	}
+	t.Logf("at most %d of 48", worst)
 }

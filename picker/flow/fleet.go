@@ -13,7 +13,8 @@ const (
 	silentAfter = int64(800 * time.Millisecond)
 	learning    = int64(time.Second) // a new replica is careful until all peers have sent gauges, for at most this long
 	witnessAge  = int64(2 * time.Second)
-	strayShare  = .02 // of the capacity
+	strayShare  = .02                           // of the capacity
+	arriving    = int64(100 * time.Millisecond) // from a request's dispatch until its engine counts it
 )
 
 // queued sums waiting requests.
@@ -39,6 +40,7 @@ type fleet struct {
 	service   float64 // mean seconds of a request; 0: unknown
 	witnessed int64   // when engines were last read
 	fadedAt   int64   // when silent members' permits last decayed
+	reducedAt int64   // when they appeared, or were last reduced by a reading
 }
 
 // peer is one other replica.
@@ -156,11 +158,20 @@ func (c *Core) returned(gauges []rules.Gauge) {
 	}
 }
 
-// ObserveRunning sets how many requests the engines run and queue, according to their gauges.
-// Permits that no live replica accounts for belong to silent ones.
-func (c *Core) ObserveRunning(now, running int64) {
+// ObserveRunning sets how many requests the engines run and queue, according to their gauges, the
+// oldest of which was read at since. Permits that no live replica accounts for belong to silent
+// ones.
+//
+// After silent members' permits were reduced, live replicas take them. An older reading does not
+// contain the requests that took them, and would reduce the same permits twice.
+func (c *Core) ObserveRunning(now, since, running int64) {
 	c.now, c.fleet.witnessed = now, now
 	t := &c.fleet
+	if t.ghost > 0 && since < t.reducedAt+arriving {
+		c.anchor()
+		c.pump()
+		return
+	}
 	seen := max(float64(running-c.own-t.inFlight), 0)
 	unexplained := seen
 	if t.silent() == 0 && t.ghost == 0 && t.readings > 0 {
@@ -172,10 +183,9 @@ func (c *Core) ObserveRunning(now, running int64) {
 	}
 	t.seen = seen
 	t.readings++
-	if t.ghost > 0 && unexplained < .5 {
-		c.scaleGhost(0)
-	} else if t.ghost > 0 {
-		c.scaleGhost(min(unexplained, t.ghost))
+	if t.ghost > 0 && unexplained < t.ghost {
+		c.scaleGhost(unexplained)
+		t.reducedAt = now
 	}
 	t.stray = unexplained - t.ghost
 	c.anchor()
@@ -250,7 +260,7 @@ func (c *Core) fall(p *peer) {
 			c.fleet.ghost += float64(g.InFlight)
 		}
 	}
-	c.fleet.bound = float64(c.own) // until engines were read
+	c.fleet.bound, c.fleet.reducedAt = float64(c.own), c.now // until engines were read
 	p.silent, p.gauges = true, p.gauges[:0]
 }
 

@@ -32,6 +32,7 @@ type world struct {
 	delay    int64   // of gauges
 	loss     float64
 	sick     bool // engines cannot be read
+	stale    bool // engines are read every 500 ms and observed every 50 ms
 
 	replicas []*replica
 	running  int64 // permits that engines run, including requests of dead replicas
@@ -127,7 +128,8 @@ func (w *world) start(r *replica, o rules.Options) {
 	life := r.life
 	r.core.SetCapacity(w.now, rules.Capacity{Permits: w.capacity, Endpoints: 8})
 	w.drain(r)
-	var gauges, witness func()
+	var gauges, sample, witness func()
+	var running, sampled int64 // engines' gauges and their time
 	gauges = func() {
 		if r.life != life || !r.alive {
 			return
@@ -135,18 +137,35 @@ func (w *world) start(r *replica, o rules.Options) {
 		w.tell(r)
 		w.after(20*ms, gauges)
 	}
-	witness = func() {
+	sample = func() {
 		if r.life != life || !r.alive {
 			return
 		}
 		if !w.sick {
-			r.core.ObserveRunning(w.now, w.running)
+			running, sampled = w.running, w.now
+		}
+		if !w.stale {
+			witness()
+		}
+		w.after(500*ms, sample)
+	}
+	witness = func() { // with stale, more often than engines are read
+		if r.life != life || !r.alive {
+			return
+		}
+		if sampled > 0 && !w.sick {
+			r.core.ObserveRunning(w.now, sampled, running)
 			w.drain(r)
 		}
-		w.after(500*ms, witness)
+		if w.stale {
+			w.after(50*ms, witness)
+		}
 	}
 	w.after(w.rng.Int64N(20*ms), gauges)
-	w.after(w.rng.Int64N(500*ms), witness)
+	w.after(w.rng.Int64N(500*ms), sample)
+	if w.stale {
+		w.after(50*ms, witness)
+	}
 }
 
 // tell sends r's gauges to the others.

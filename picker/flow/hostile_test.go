@@ -37,11 +37,11 @@ func TestForeignLoad(t *testing.T) {
 	c := New(tenants)
 	c.SetCapacity(1, rules.Capacity{Permits: 8, Endpoints: 2})
 	for now := int64(2); now < 5; now++ {
-		c.ObserveRunning(now, 1000)
+		c.ObserveRunning(now, now, 1000)
 	}
 	first := offer(t, c, 5, rules.Request{}, rules.Dispatched)
 	offer(t, c, 6, rules.Request{}, rules.Queued)
-	c.ObserveRunning(7, 1001)
+	c.ObserveRunning(7, 7, 1001)
 	if n := len(dispatched(c)); n != 0 {
 		t.Errorf("%d more dispatched although engines are full", n)
 	}
@@ -49,7 +49,7 @@ func TestForeignLoad(t *testing.T) {
 	if n := len(dispatched(c)); n != 1 {
 		t.Errorf("%d dispatched when the group holds nothing", n)
 	}
-	c.ObserveRunning(9, 1)
+	c.ObserveRunning(9, 9, 1)
 	offer(t, c, 10, rules.Request{}, rules.Dispatched)
 }
 

@@ -16,7 +16,7 @@ func TestIdleReplicasLeaveThePool(t *testing.T) {
 		c.ReceiveShares(now, peer, []rules.Gauge{{InFlight: 1}})
 		c.ReceiveShares(now+1, peer, nil)
 	}
-	c.ObserveRunning(now+2, 0)
+	c.ObserveRunning(now+2, now+2, 0)
 	now += 10 * int64(1e9)
 	c.Advance(now)
 	let := 0

@@ -39,13 +39,13 @@ func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.
 	}
 }
 
-// measure returns the capacity of a group's endpoints, and the requests they run. known is false if
-// the latter is unknown for some endpoint.
+// measure returns the capacity of a group's endpoints, and the requests they run, by readings of up
+// to an age. known is false if the latter is unknown for some endpoint.
 //
 // In-flight requests at endpoints that accept no new requests, or few, count as held, but only
 // against that endpoint's own permits. So an engine that hangs or drains does not reduce the
 // permits of the others.
-func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c rules.Capacity, running int64, known bool) {
+func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c rules.Capacity, running int64, age time.Duration, known bool) {
 	var first entrance
 	known = grp.sizing.Unit == rules.Learned || grp.sizing.Unit == rules.Requests
 	for _, ep := range grp.members(snap) {
@@ -59,6 +59,7 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 		if !r.Sampled || r.Age > fresh {
 			known = false
 		}
+		age = max(age, r.Age)
 		room := &c.Permits
 		if ep.Role&endpoint.RoleDecode == 0 {
 			room = first.add(ep, grp.sizing, g.o.Pool.LoadTracker().Load(ep, now))
@@ -93,7 +94,7 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c ru
 	c.Permits, running = c.Permits+left, running+left
 	first.limit(&c)
 	grp.forget(snap)
-	return c, running, known
+	return c, running, age, known
 }
 
 // members returns the listed endpoints that serve the group's model. The caller holds grp.mu, or

@@ -83,10 +83,10 @@ func (g *Gate) wakeRun() {
 // resize measures a group's capacity. The caller holds grp.mu, or grp is not shared yet.
 func (g *Gate) resize(grp *group) {
 	now := g.now() // read first: a request dispatched after this may not be in its endpoint's count
-	c, running, known := g.measure(grp, g.o.Pool.Snapshot(), g.o.Now())
+	c, running, age, known := g.measure(grp, g.o.Pool.Snapshot(), g.o.Now())
 	grp.core.SetCapacity(now, c)
 	if known {
-		grp.core.ObserveRunning(now, running)
+		grp.core.ObserveRunning(now, now-int64(age), running)
 	}
 	grp.core.Advance(now)
 }
