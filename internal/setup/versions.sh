@@ -41,10 +41,10 @@ PROXY_PACKAGES=(nginx libnginx-mod-http-js haproxy liblua5.3-0 libopentracing-c-
 # The browser of `make test-page`, with a font.
 BROWSER_PACKAGES=(chromium fonts-dejavu-core)
 
-# PyPI packages of the clients and proxies that `make test-proxies` puts in front: LiteLLM's proxy and
-# LangChain, and what they import. Packages of LiteLLM that only other settings need are left out.
+# PyPI packages of the clients and proxies that `make test-proxies` puts in front: LiteLLM's proxy,
+# LangChain and Anthropic's client, and what they import. Packages of LiteLLM that only other settings need are left out.
 CLIENT_PACKAGES=(
-	litellm==1.108.7 langchain-openai==1.7.4
+	litellm==1.108.7 langchain-openai==1.7.4 anthropic==2.14.0 docstring_parser==0.18.0
 	aiohappyeyeballs==2.7.1 aiohttp==3.14.5 aiosignal==1.4.0 annotated-doc==0.0.7 annotated-types==0.8.0
 	anyio==4.16.0 APScheduler==3.11.3 attrs==26.1.0 backoff==2.2.1 certifi==2026.10.19.post1 cffi==2.1.1
 	charset-normalizer==3.5.3 click==8.5.1 croniter==7.0.0 cryptography==50.0.2 distro==1.9.0 dnspython==2.9.2

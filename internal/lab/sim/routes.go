@@ -20,6 +20,7 @@ func (e *Engine) routes() http.Handler {
 	for pattern, h := range map[string]func(*responder, *http.Request){
 		"POST /v1/completions":             e.completions,
 		"POST /v1/chat/completions":        e.chat,
+		"POST /v1/messages":                e.messages,
 		"GET /v1/models":                   e.models,
 		"GET /health":                      e.health,
 		"GET /ping":                        e.health,

@@ -1,4 +1,4 @@
-"""Makes each call with the openai package at two servers, and compares the results.
+"""Makes each call with the openai and anthropic packages at two servers, and compares the results.
 
 Usage: pair.py MODEL URL URL. It prints one line per kind of call, and exits with 1 if a result differs.
 Ids and times are left out.
@@ -6,10 +6,12 @@ Ids and times are left out.
 
 import sys
 
+import anthropic
 import openai
 
 model, *urls = sys.argv[1:]
 clients = [openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0, timeout=20) for url in urls]
+anthropics = {c: anthropic.Anthropic(base_url=url, api_key="none", max_retries=0, timeout=20) for c, url in zip(clients, urls)}
 VOLATILE = {"id", "created", "created_at", "completed_at", "system_fingerprint", "item_id", "response_id"}
 
 
@@ -69,6 +71,18 @@ def respond(name, **more):
     return name, call
 
 
+def message(name, content=None, stream=False, **more):
+    def call(client):
+        fields = {"model": model, "max_tokens": 12, "messages": [{"role": "user", "content": content or long(name)}], **more}
+        if not stream:
+            return anthropics[client].messages.create(**fields)
+        with anthropics[client].messages.stream(**fields) as events:
+            text = "".join(events.text_stream)
+            return text, events.get_final_message()
+
+    return name, call
+
+
 def cancelled(name):
     """Leaves a stream after three events. The next call, with the same prompt, is complete."""
 
@@ -107,6 +121,11 @@ cases = [
     complete("completions, n", n=2), complete("completions, list", [long("list 1"), long("list 2")]), complete("completions, tokens", list(range(1000, 1200))),
     complete("completions, echo", echo=True), complete("completions, 4,000 tokens", long("completions, 4,000 tokens", 4000), stream=True),
     respond("responses"), respond("responses, streamed", stream=True), respond("responses, instructions", instructions="be brief"), turns("responses, turns"),
+    message("messages"), message("messages, streamed", stream=True), message("messages, 4,000 tokens", long("messages, 4,000 tokens", 4000)),
+    message("messages, system", system="be brief"), message("messages, tools", tools=[{"name": "look", "input_schema": tool["function"]["parameters"]}]),
+    message("messages, parts", [{"type": "text", "text": long("messages, parts")}, {"type": "text", "text": "and more"}]), message("messages, short", "hello"),
+    message("messages, no tokens: 400", max_tokens=0), message("messages, unknown model, streamed: 404", model="other", stream=True),
+    message("messages, unknown model: 404", model="other"),
     chat("no tokens: 400", max_tokens=0), chat("no tokens, streamed: 400", max_tokens=0, stream=True), chat("too long: 400", long("too long", 1_200_000)),
     complete("n: 400", n=0), chat("unknown model: 404", model="other"), complete("unknown model, streamed: 404", model="other", stream=True),
     respond("unknown response: 404", previous_response_id="resp_none"),
@@ -118,7 +137,7 @@ for name, call in cases:
     for client in clients:
         try:
             results.append(stable(call(client)))
-        except openai.APIStatusError as e:
+        except (openai.APIStatusError, anthropic.APIStatusError) as e:
             results.append([type(e).__name__, e.status_code])
     want = int(name[-3:]) if name[-5:-3] == ": " else 200
     got = [r[1] if isinstance(r, list) and len(r) == 2 and isinstance(r[1], int) else 200 for r in results]

@@ -81,8 +81,10 @@ type response struct {
 	Previous   string          `json:"previous_response_id,omitempty"`
 	Output     []item          `json:"output"`
 	Usage      json.RawMessage `json:"usage,omitempty"`
+	KV         json.RawMessage `json:"kv_transfer_params,omitempty"`
 
-	history []message // up to it
+	asked   json.RawMessage // the KV transfer of the request
+	history []message       // up to it
 	cancel  context.CancelFunc
 }
 
@@ -95,6 +97,7 @@ type ask struct {
 	Background bool            `json:"background"`
 	Previous   string          `json:"previous_response_id"`
 	MaxTokens  int             `json:"max_output_tokens"`
+	KV         json.RawMessage `json:"kv_transfer_params"`
 }
 
 // ServeHTTP implements http.Handler.
@@ -163,7 +166,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	}
 	p := &response{
 		ID: "resp_" + strings.ToLower(rand.Text()), Object: "response", Created: time.Now().Unix(), Status: progress,
-		Model: q.Model, Background: q.Background, Previous: q.Previous, Output: []item{}, history: talk, cancel: cancel,
+		Model: q.Model, Background: q.Background, Previous: q.Previous, Output: []item{}, asked: q.KV, history: talk, cancel: cancel,
 	}
 	if q.Background {
 		p.Status = queued
@@ -245,6 +248,9 @@ func (h *Handler) compute(ctx context.Context, r *http.Request, p *response, tok
 	if tokens > 0 {
 		body["max_tokens"] = tokens
 	}
+	if p.asked != nil {
+		body["kv_transfer_params"] = p.asked
+	}
 	b, _ := json.Marshal(body) // it was JSON
 	sub := r.Clone(ctx)
 	sub.Method, sub.Body, sub.ContentLength = http.MethodPost, http.NoBody, int64(len(b))
@@ -262,6 +268,7 @@ func (h *Handler) compute(ctx context.Context, r *http.Request, p *response, tok
 	var out struct {
 		Choices []struct{ Message struct{ Content string } }
 		Usage   json.RawMessage
+		KV      json.RawMessage `json:"kv_transfer_params"`
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,7 +278,7 @@ func (h *Handler) compute(ctx context.Context, r *http.Request, p *response, tok
 	case a.status != http.StatusOK || json.Unmarshal(a.body.Bytes(), &out) != nil || len(out.Choices) == 0:
 		p.Status = failed
 	default:
-		p.Status, p.Usage = completed, out.Usage
+		p.Status, p.Usage, p.KV = completed, out.Usage, out.KV
 		p.Output = []item{{"message", "msg_" + p.ID[len("resp_"):], "assistant", []part{{"output_text", out.Choices[0].Message.Content}}}}
 	}
 	return a
