@@ -27,6 +27,12 @@ func flagError(cmd *cobra.Command, err error, hint FlagHint) error {
 	if !errors.As(err, &unknown) {
 		return UsageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	}
+	// The flag may belong to a mistyped subcommand or one of another program.
+	if words := cmd.Flags().Args(); len(words) > 0 && cmd.HasAvailableSubCommands() && cmd.Args != nil {
+		if err := cmd.Args(cmd, words); err != nil {
+			return err
+		}
+	}
 	name := unknown.GetSpecifiedName()
 	if hint != nil {
 		if advice := hint(cmd, name); advice != "" {
