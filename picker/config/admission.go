@@ -42,7 +42,7 @@ func (b *builder) readDetector(top, flow strict.Node) {
 	}
 	b.out.Detector, b.out.DetectorName = in.plugin.Detector, in.name
 	b.out.GaugeAge = gaugeAge(in.used)
-	b.out.Rules.Admit = admit(in.plugin.Detector, b.out.Flow != nil)
+	b.out.Rules.Admit = b.admit(in.plugin.Detector, b.out.Flow != nil)
 	if b.out.Flow != nil && in.plugin.Sizing != nil {
 		b.out.Flow.Sizing = *in.plugin.Sizing
 	}
@@ -71,10 +71,21 @@ func (b *builder) topDetector(n strict.Node) *instance {
 	return in
 }
 
-// admit refuses sheddable requests while the pool is saturated, unless they are queued, and those
-// whose latency targets no endpoint is expected to meet.
-func admit(saturation plugin.Detector, wait bool) func(*cycle.Cycle) error {
+// admit refuses sheddable requests while the pool is saturated, unless they are queued, those whose
+// latency targets no endpoint is expected to meet, and those that a listed plugin refuses.
+func (b *builder) admit(saturation plugin.Detector, wait bool) func(*cycle.Cycle) error {
+	var listed []func(*cycle.Cycle) error
+	for _, in := range b.plugins {
+		if in.plugin.Admit != nil {
+			listed = append(listed, in.plugin.Admit)
+		}
+	}
 	return func(c *cycle.Cycle) error {
+		for _, refuse := range listed {
+			if err := refuse(c); err != nil {
+				return err
+			}
+		}
 		if c.Request.Priority >= 0 {
 			return nil
 		}

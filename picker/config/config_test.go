@@ -224,6 +224,24 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestListedAdmitter checks that a listed admitter is in force: an endpoint without gauges counts as full.
+func TestListedAdmitter(t *testing.T) {
+	c := parse(t, "plugins:\n- {type: probabilistic-admitter}\nobjectives:\n- {name: batch, priority: -1}\n")
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	s, err := picker.New(picker.Options{Pool: pool, Rules: c.Rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for objective, refused := range map[string]bool{"batch": true, "": false} {
+		_, err := s.Choose(t.Context(), &request.Request{Kind: request.KindChat, Model: "m", Objective: objective})
+		var refusal *request.Error
+		if got := errors.As(err, &refusal) && refusal.Reason == request.ReasonSaturated; got != refused {
+			t.Errorf("objective %q: %v, want refused: %t", objective, err, refused)
+		}
+	}
+}
+
 // TestAdmitTargets refuses sheddable requests that would miss their target at every endpoint.
 func TestAdmitTargets(t *testing.T) {
 	c := parse(t, "objectives:\n- {name: batch, priority: -1}\nsaturationDetector: {pluginRef: concurrency-detector}\nplugins:\n- {type: concurrency-detector}\n")

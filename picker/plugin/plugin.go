@@ -52,7 +52,8 @@ type Plugin struct {
 	Handler  HandlerFunc
 	Decider  Decider
 	Detector Detector
-	Sizing   *rules.Sizing // how a detector measures the pool's capacity
+	Admit    func(*cycle.Cycle) error // refuses a request before it is placed, with a *request.Error; nil: none
+	Sizing   *rules.Sizing            // how a detector measures the pool's capacity
 	Producer *Producer
 	Flow     *FlowPolicy
 	File     *FileDiscovery

@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"slices"
+
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -11,20 +13,24 @@ type fewest func(v *cycle.View) float64
 
 // Score implements cycle.Scorer.
 func (f fewest) Score(c *cycle.Cycle, scores []float64) {
-	if len(scores) == 0 {
+	for k := range scores {
+		scores[k] = f(c.At(k))
+	}
+	leastFirst(scores)
+}
+
+// leastFirst replaces values by scores: 1 for the smallest value, 0 for the largest, in proportion
+// between them, and 1 for all if they are equal.
+func leastFirst(values []float64) {
+	if len(values) == 0 {
 		return
 	}
-	low, high := f(c.At(0)), f(c.At(0))
-	for k := range scores {
-		n := f(c.At(k))
-		scores[k] = n
-		low, high = min(low, n), max(high, n)
-	}
-	for k, n := range scores {
+	low, high := slices.Min(values), slices.Max(values)
+	for k, n := range values {
 		if high == low {
-			scores[k] = 1
+			values[k] = 1
 		} else {
-			scores[k] = (high - n) / (high - low)
+			values[k] = (high - n) / (high - low)
 		}
 	}
 }

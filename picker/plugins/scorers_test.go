@@ -50,6 +50,10 @@ func TestScorers(t *testing.T) {
 	f("token-load-scorer", tokens, `{"queueThresholdTokens":4000}`, .5, 1, .875, 0)
 	f("token-load-scorer", tokens, `{"queueThresholdTokens":0}`, 1-2000./4194304, 1, 1-500./4194304, 0)
 
+	// (1000 - held) x (requests + 1): 4000, 2250, 3000 and 0.
+	f("lmetric-scorer", newFleet(one{load: endpoint.Load{Requests: 3}}, one{held: 250, load: endpoint.Load{Requests: 2}}, one{held: 500, load: endpoint.Load{Requests: 5}}, one{held: 2000}), "", 0, .4375, .25, 1)
+	f("lmetric-scorer", newFleet(one{}, one{}), "", 1, 1)
+
 	busy := func(n int64) one { return one{load: endpoint.Load{Requests: n}} }
 	active := newFleet(busy(0), busy(1), busy(4))
 	f("active-request-scorer", active, "", 1, .75, 0)

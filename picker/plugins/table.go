@@ -78,6 +78,8 @@ func scorerTypes() plugin.Table {
 			Summary: "Fewest requests in flight.", New: plugin.WithParams(activeParams{MaxBusyScore: 1}, newActive)},
 		{Name: "token-load-scorer", Kind: plugin.KindScorer,
 			Summary: "Fewest tokens to be computed before first tokens, against a threshold.", New: plugin.WithParams(tokenLoadParams{QueueThresholdTokens: defaultQueueTokens}, newTokenLoad)},
+		{Name: "lmetric-scorer", Kind: plugin.KindScorer,
+			Summary: "Least uncached tokens × requests in flight, by min-max.", New: plugin.WithParams(lmetricParams{}, newLMetric)},
 		{Name: "load-aware-scorer", Kind: plugin.KindScorer,
 			Summary: "Short queues, 0.5 at most.", New: plugin.WithParams(loadAwareParams{Threshold: defaultLoadThreshold}, newLoadAware)},
 		{Name: "lora-affinity-scorer", Kind: plugin.KindScorer,
@@ -159,6 +161,8 @@ func producerTypes() plugin.Table {
 		{Name: "served-model-filter", Kind: plugin.KindProducer, Summary: "Built in.",
 			Note: "every decision uses the endpoints that list the request's model, if there are any",
 			New:  plugin.WithParams(servedModelParams{OnMissing: "Pass"}, newServedModel)},
+		{Name: "probabilistic-admitter", Kind: plugin.KindProducer, Summary: "Refuses requests of negative priority at random, the more the pool is loaded.",
+			New: plugin.WithParams(usualProbabilistic, newProbabilistic)},
 		{Name: "engine-priority-producer", Kind: plugin.KindProducer, Summary: "Writes the priority by which engines order their queues into requests, by predicted prefill.",
 			New: plugin.WithParams(urgencyDefaults, newUrgency)},
 	}
