@@ -31,13 +31,11 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// Load of BenchmarkCluster.
+// Load of the benchmarks.
 const (
-	benchEngines = 40
-	benchRate    = 100_000 // block changes per second, over all engines
-	benchHeld    = 3_000   // blocks that each engine holds
-	benchLoad    = 5 * time.Second
-	benchIdle    = 4 * time.Second
+	benchHeld = 3_000 // blocks that each engine holds
+	benchLoad = 5 * time.Second
+	benchIdle = 4 * time.Second
 )
 
 // BenchmarkCluster replays 100,000 block changes a second on the event streams of 40 engines. Three
@@ -57,7 +55,7 @@ func BenchmarkCluster(b *testing.B) {
 			for b.Loop() {
 				var cpu [4]float64
 				for _, replicas := range []int{0, 1, 3} {
-					r := newClusterRig(b, replicas)
+					r := newClusterRig(b, 40, 100_000, replicas)
 					before, wire := used(), r.sent(true)
 					changes := r.play(c.stores, c.blocks)
 					cpu[replicas] = (used() - before).Seconds() / float64(changes) * 1e6
@@ -74,6 +72,51 @@ func BenchmarkCluster(b *testing.B) {
 	}
 }
 
+// Limits of BenchmarkTwelveReplicas for each replica. They are about twice the usual figures.
+const (
+	twelveBytes = 500_000 // per second
+	twelveCores = .15
+)
+
+// BenchmarkTwelveReplicas replays 20,000 block changes a second on the event streams of 16 engines, which
+// twelve complete replicas share over real sockets. It reports the bytes that a replica sends to others and
+// its CPU time, at that load and at rest, without the CPU time of the engines.
+func BenchmarkTwelveReplicas(b *testing.B) {
+	const engines, rate, replicas = 16, 20_000, 12
+	for _, c := range []struct {
+		name           string
+		stores, blocks int
+	}{{"prompts", 1, 25}, {"steps", 8, 1}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				var cores [replicas + 1]float64
+				for _, n := range []int{0, replicas} {
+					r := newClusterRig(b, engines, rate, n)
+					cpu, wire, begun := used(), r.sent(false), time.Now()
+					r.play(c.stores, c.blocks)
+					took := time.Since(begun).Seconds()
+					cores[n] = (used() - cpu).Seconds() / took
+					if n > 0 {
+						out := float64(r.sent(false)-wire) / took / replicas
+						each := (cores[n] - cores[0]) / replicas
+						b.ReportMetric(out/1e3, "kB/s/replica")
+						b.ReportMetric(each, "cores/replica")
+						if out > twelveBytes || each > twelveCores {
+							b.Errorf("%.0f bytes/s and %.3f cores for each replica, want at most %d and %v", out, each, twelveBytes, twelveCores)
+						}
+						cpu, wire, begun = used(), r.sent(false), time.Now()
+						time.Sleep(benchIdle)
+						took = time.Since(begun).Seconds()
+						b.ReportMetric(float64(r.sent(false)-wire)/took/replicas/1e3, "idle-kB/s/replica")
+						b.ReportMetric((used()-cpu).Seconds()/took/replicas, "idle-cores/replica")
+					}
+					r.close()
+				}
+			}
+		})
+	}
+}
+
 // used is the processor time of this process.
 func used() time.Duration {
 	var u syscall.Rusage
@@ -84,6 +127,7 @@ func used() time.Duration {
 // clusterRig is engines whose event streams the benchmark writes, and replicas.
 type clusterRig struct {
 	b       *testing.B
+	rate    int // block changes per second, over all engines
 	fleet   *fleet.Fleet
 	streams []*benchStream
 	servers []*Server
@@ -102,12 +146,12 @@ type benchStream struct {
 	seq    uint64
 }
 
-func newClusterRig(b *testing.B, replicas int) *clusterRig {
+func newClusterRig(b *testing.B, engines, rate, replicas int) *clusterRig {
 	b.Helper()
-	r := &clusterRig{b: b}
+	r := &clusterRig{b: b, rate: rate}
 	dir := b.TempDir()
 	var err error
-	if r.fleet, err = fleet.Open(fleet.Options{Engines: benchEngines, Engine: sim.Options{Events: &sim.EventOptions{}}}); err != nil {
+	if r.fleet, err = fleet.Open(fleet.Options{Engines: engines, Engine: sim.Options{Events: &sim.EventOptions{}}}); err != nil {
 		b.Fatal(err)
 	}
 	list := r.fleet.Endpoints()
@@ -235,7 +279,7 @@ func (x *benchStream) publish(tokens []uint32, stores, blocks, removals int) {
 // an event takes to the last replica, and returns the number of changes.
 func (r *clusterRig) play(stores, blocks int) (changes int) {
 	per := 2 * stores * blocks
-	every := time.Second * time.Duration(per) / benchRate
+	every := time.Second * time.Duration(per) / time.Duration(r.rate)
 	probe := make(chan func() bool, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
