@@ -9,6 +9,9 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,22 +44,12 @@ func TestClusters(t *testing.T) {
 	if err := wan.Authorize(dir, "a", "b"); err != nil {
 		t.Fatal(err)
 	}
-	b := openSite(t, dir, "b", nil, nil)
+	b := openSite(t, dir, "b", envoyconf.Resilient, nil, nil)
 	gateway, control := openWire(t, openTLS(t, dir, "b", b.envoy.Addr("inference"))), openWire(t, b.link.Addr().String())
 	addr := gateway.Addr()
 	b.gateway.Store(&addr)
-	a := openSite(t, dir, "a", []link.PeerConfig{{Name: "b", Addresses: []string{control.Addr()}, Accept: []string{"ns/*"}, Export: []string{"ns/*"}}}, []string{gateway.Addr()})
-	knows := func(what string) {
-		t.Helper()
-		testkit.Await(t, "A sees B as "+what, func() bool {
-			for _, s := range a.servers[0].Status().RemoteClusters {
-				if s.Cluster == "b" && s.Result == what {
-					return true
-				}
-			}
-			return false
-		})
-	}
+	a := openSite(t, dir, "a", envoyconf.Resilient, toB(control.Addr()), []string{gateway.Addr()})
+	knows := func(what string) { t.Helper(); a.sees("b", what) }
 	knows("candidate")
 
 	long, short := prompt("hot", 8000), prompt("brief", 20)
@@ -100,6 +93,69 @@ func TestClusters(t *testing.T) {
 	}
 	a.settle()
 	b.settle()
+}
+
+// toB are the peers of A.
+func toB(control string) []link.PeerConfig {
+	return []link.PeerConfig{{Name: "b", Addresses: []string{control}, Accept: []string{"ns/*"}, Export: []string{"ns/*"}}}
+}
+
+// sees waits until the cluster's status has a result for another cluster.
+func (s *site) sees(cluster, result string) {
+	s.t.Helper()
+	testkit.Await(s.t, s.name+" sees "+cluster+" as "+result, func() bool {
+		for _, c := range s.servers[0].Status().RemoteClusters {
+			if c.Cluster == cluster && c.Result == result {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// refuser is a gateway that answers with a status itself, unless the status is 0.
+type refuser struct {
+	status, refused atomic.Int64
+	next            http.Handler
+}
+
+func (h *refuser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if code := h.status.Load(); code > 0 {
+		h.refused.Add(1)
+		http.Error(w, "no room", int(code))
+		return
+	}
+	h.next.ServeHTTP(w, r)
+}
+
+// TestRemoteRefusals: if another cluster refuses a request with 429 or 503, Envoy sends it to an engine here.
+// No client receives the refusal, with both configurations.
+func TestRemoteRefusals(t *testing.T) {
+	for _, tc := range []struct {
+		kind   envoyconf.Kind
+		status int64
+	}{{envoyconf.Resilient, 429}, {envoyconf.Resilient, 503}, {envoyconf.Gateway, 429}} {
+		t.Run(fmt.Sprint(tc.kind, " ", tc.status), func(t *testing.T) {
+			dir := t.TempDir()
+			if err := wan.Authorize(dir, "a", "b"); err != nil {
+				t.Fatal(err)
+			}
+			b := openSite(t, dir, "b", envoyconf.Resilient, nil, nil)
+			proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: b.envoy.Addr("inference")})
+			proxy.Transport = once.Transport
+			h := &refuser{next: proxy}
+			front := httptest.NewServer(h)
+			t.Cleanup(front.Close)
+			gateway := openTLS(t, dir, "b", front.Listener.Addr().String())
+			b.gateway.Store(&gateway)
+			a := openSite(t, dir, "a", tc.kind, toB(b.link.Addr().String()), []string{gateway})
+			a.sees("b", "candidate")
+			h.status.Store(tc.status)
+			leaves(a, b, "refused", func() float64 { return float64(h.refused.Load()) })
+			a.settle()
+			b.settle()
+		})
+	}
 }
 
 // visits waits until B serves a prompt of A's users.
@@ -153,7 +209,7 @@ func (s *site) received(h http.Header) {
 }
 
 // openSite opens a cluster whose pickers may send requests to the given gateways.
-func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways []string) *site {
+func openSite(t *testing.T, dir, name string, kind envoyconf.Kind, peers []link.PeerConfig, gateways []string) *site {
 	t.Helper()
 	s := &site{rig: begin(t), name: name}
 	at := func(file string) string { return filepath.Join(dir, file) }
@@ -186,7 +242,7 @@ func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways 
 			},
 		}
 	})
-	s.openEnvoy(rigOptions{params: func(p *envoyconf.Params) {
+	s.openEnvoy(rigOptions{kind: kind, params: func(p *envoyconf.Params) {
 		if p.Gateways = gateways; gateways != nil {
 			p.GatewaySNI, p.GatewayCA = peers[0].Name, at(wan.CAFile)
 		}
