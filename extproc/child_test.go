@@ -24,6 +24,7 @@ import (
 // whose CPU time is separate from the load's.
 const (
 	childEndpoints = "GRAPEVINE_TEST_ENDPOINTS"      // comma list, for every request
+	childWaits     = "GRAPEVINE_TEST_WAITS"          // not empty: no request is ever decided
 	childProfile   = "GRAPEVINE_TEST_PICKER_PROFILE" // file for a CPU profile
 )
 
@@ -44,7 +45,11 @@ type fixedChooser struct {
 	n         atomic.Int64
 }
 
-func (f *fixedChooser) Choose(context.Context, *request.Request) (*request.Decision, error) {
+func (f *fixedChooser) Choose(ctx context.Context, _ *request.Request) (*request.Decision, error) {
+	if os.Getenv(childWaits) != "" {
+		<-ctx.Done()
+		return nil, request.Errorf(request.ReasonCancelled, "gone")
+	}
 	return &request.Decision{Endpoints: f.endpoints, WantBody: f.n.Add(1)%2 == 0}, nil
 }
 
@@ -87,10 +92,10 @@ type child struct {
 	addr string
 }
 
-func startChild(tb testing.TB, endpoints string) *child {
+func startChild(tb testing.TB, endpoints string, env ...string) *child {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEndpoints+"="+endpoints)
+	cmd.Env = append(append(os.Environ(), childEndpoints+"="+endpoints), env...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()

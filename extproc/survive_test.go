@@ -292,6 +292,51 @@ func TestEnvoyPickerKilled(t *testing.T) {
 	}
 }
 
+// TestEnvoyMovesWaitingRequests: requests of any size wait at a picker that is killed. Another
+// picker decides about them, with their whole bodies and the time that they have waited.
+func TestEnvoyMovesWaitingRequests(t *testing.T) {
+	for _, s := range []shape{
+		{name: "resilient", params: envoyconf.Params{Kind: envoyconf.Resilient}},
+		{name: "fails closed", params: envoyconf.Params{Kind: envoyconf.Resilient, FailClosed: true}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			c := startChild(t, "127.0.0.1:1", childWaits+"=1")
+			s.params.ExtProc = []string{c.addr}
+			r := newRig(t, rigOptions{params: s.params, tls: listen.TLS{Plaintext: true}})
+			healthy := func(n int) {
+				const stat = "cluster.pickers.membership_healthy"
+				testkit.Await(t, "Envoy's health checks", func() bool { return r.envoy.Stats(t, stat)[stat] == n })
+			}
+			healthy(2)
+			r.ready.Set(false)
+			healthy(1)
+			var wg sync.WaitGroup
+			sizes := []int{0, 1 << 10, 40 << 10, 100 << 10, 1 << 20, 4 << 20}
+			for _, size := range sizes {
+				wg.Go(func() { r.check(call{size: size, model: "m", answer: 100}) })
+			}
+			const active = "cluster.pickers.upstream_rq_active"
+			testkit.Await(t, "all requests wait", func() bool { return r.envoy.Stats(t, active)[active] == len(sizes) })
+			r.ready.Set(true)
+			healthy(2)
+			c.kill()
+			wg.Wait()
+			r.book.settle(t)
+			r.book.set(func(b *book) {
+				if len(b.requests) != len(sizes) {
+					t.Errorf("%d requests were decided, want %d", len(b.requests), len(sizes))
+				}
+				for _, q := range b.requests {
+					// Without a body the same stream is sent again, with the metadata of its beginning.
+					if len(q.Body) > 0 && (q.Waited < 10*time.Millisecond || q.Waited > time.Minute) {
+						t.Errorf("a request of %d bytes has waited %v", len(q.Body), q.Waited)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestEnvoyPickerHangs: a picker that hangs delays the requests that it holds
 // by the message timeout, and fails none.
 func TestEnvoyPickerHangs(t *testing.T) {

@@ -56,7 +56,6 @@ var waitLong = []string{"--max-message-timeout", "30m"}
 // FlowSummary holds the results of [RunFlow].
 type FlowSummary struct {
 	Engines, Replicas, Places int
-	FailOpen                  bool
 	Steps                     []FlowStep
 
 	tenants []tenant
@@ -89,7 +88,7 @@ func RunFlow(ctx context.Context, o Options) (*FlowSummary, error) {
 	o.Step, o.Warm, o.Slots = cmp.Or(o.Step, flowStep), cmp.Or(o.Warm, flowWarm), cmp.Or(o.Slots, 4*flowPlaces)
 	o.Config, o.Flags, o.FailClosed = flowConfig, waitLong, !o.FailOpen
 	f := &tenantsRun{out: &FlowSummary{
-		Engines: o.Engines, Replicas: o.Replicas, Places: flowPlaces * o.Engines, FailOpen: o.FailOpen,
+		Engines: o.Engines, Replicas: o.Replicas, Places: flowPlaces * o.Engines,
 		tenants: o.tenants,
 	}}
 	if f.out.tenants == nil {

@@ -68,10 +68,10 @@ func (s *FlowSummary) Problems() (list []string) {
 				add(st, "the %s tenant was %+.1f%% off its share in a window of %v", s.tenants[t].name, 100*v, flowWindow)
 			}
 		}
-		if over := float64(st.Most)/float64(s.Places) - 1; over > flowOver && !s.FailOpen {
+		if over := float64(st.Most)/float64(s.Places) - 1; over > flowOver {
 			add(st, "%d requests were in the engines at once, which have %d places", st.Most, s.Places)
 		}
-		if st.Failed > 0 && !strings.Contains(st.Name, "killed") {
+		if st.Failed > 0 {
 			add(st, "%d requests failed, the last with: %v", st.Failed, st.LastError)
 		}
 	}
@@ -90,11 +90,7 @@ func (s *FlowSummary) Write(w io.Writer) {
 	}
 	fmt.Fprintf(w, " places at once: a third is everybody's share.\nTheir columns: the largest deviation from it in any %v, in tokens of answers.\n", flowWindow)
 	fmt.Fprintln(w, "most: requests in all engines at once; idle: mean share of free permits.")
-	if s.FailOpen {
-		fmt.Fprintln(w, "Envoy fails open: requests that waited at the replica that died went to the engines past the queue.")
-	} else {
-		fmt.Fprintln(w, "Envoy fails closed: requests at the replica that died are answered with 500 and asked again.")
-	}
+	fmt.Fprintln(w, "Requests that waited at the replica that died kept their turn at another one.")
 	problems := s.Problems()
 	for _, p := range problems {
 		fmt.Fprintln(w, "FAILED:", p)
