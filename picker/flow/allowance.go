@@ -157,7 +157,7 @@ func (c *Core) part(free float64, known bool) (ours float64) {
 // its last growth if more than half of the pool is in use, and it has determined which peers
 // acknowledge.
 func (c *Core) Mark(now int64) int64 {
-	c.now = now
+	c.tick(now)
 	t := &c.fleet
 	free := float64(c.capacity.Permits - c.inFlight())
 	short := c.waiting > 0 || t.allowance.most-float64(c.own) < free/float64(2*t.size())
@@ -187,7 +187,7 @@ func (t *fleet) answered() bool {
 // Echo handles a peer's acknowledgment: the peer had received the gauges identified by mark when it
 // sent its latest gauges.
 func (c *Core) Echo(now int64, origin string, mark int64) {
-	c.now = now
+	c.tick(now)
 	p := c.fleet.peers[origin]
 	if p == nil || mark > now || p.answers && mark <= p.echo {
 		return

@@ -86,7 +86,7 @@ func (c *Core) begin(o rules.Options) {
 // Offer requests permits. With Dispatched the request may go; with Queued an Event has the outcome
 // later. Any other outcome is a refusal with a zero handle.
 func (c *Core) Offer(now int64, a rules.Request) (rules.Handle, rules.Outcome) {
-	c.now = now
+	c.tick(now)
 	a.Permits = max(a.Permits, 1)
 	b := c.band(a.Priority)
 	f := c.flow(b, a.Flow)
@@ -122,7 +122,7 @@ func (c *Core) Cancel(now int64, h rules.Handle) bool { return c.quit(now, h, ru
 func (c *Core) CancelRemote(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Departed) }
 
 func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {
-	c.now = now
+	c.tick(now)
 	i := c.slot(h)
 	if i == none || c.slab[i].state != rules.Queued {
 		return false
@@ -134,7 +134,7 @@ func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {
 // Release returns the permits of a dispatched request. service is its engine time in seconds,
 // negative if unknown. It returns false for unknown handles.
 func (c *Core) Release(now int64, h rules.Handle, service float64) bool {
-	c.now = now
+	c.tick(now)
 	i := c.slot(h)
 	if i == none || c.slab[i].state != rules.Dispatched {
 		return false
@@ -160,7 +160,7 @@ func (c *Core) Release(now int64, h rules.Handle, service float64) bool {
 
 // SetCapacity sets the pool's capacity.
 func (c *Core) SetCapacity(now int64, p rules.Capacity) {
-	c.now = now
+	c.tick(now)
 	empty, was := p.Endpoints == 0, c.capacity.Endpoints == 0
 	more := c.entry.Set(now, p.Staged, p.Entry, max(c.fleet.size(), 1))
 	if p == c.capacity && !more {
@@ -181,7 +181,7 @@ func (c *Core) SetCapacity(now int64, p rules.Capacity) {
 // Advance expires requests that have waited too long. It returns when to call it again; never means
 // not before another call changes the state.
 func (c *Core) Advance(now int64) int64 {
-	c.now = now
+	c.tick(now)
 	for len(c.ends.items) > 0 {
 		i := c.ends.items[0]
 		if c.slab[i].key[byEnd] > now {
@@ -206,7 +206,7 @@ func (c *Core) Advance(now int64) int64 {
 
 // Close ends all waiting requests: the picker is shutting down.
 func (c *Core) Close(now int64) {
-	c.now = now
+	c.tick(now)
 	for len(c.ends.items) > 0 {
 		c.leave(c.ends.items[0], rules.Closed)
 	}

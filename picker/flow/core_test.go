@@ -517,6 +517,9 @@ func TestBacklog(t *testing.T) {
 	f(-1)
 	c.ReceiveShares(2, "other", []rules.Gauge{{Flow: "", Requests: 3, Waiting: 3}})
 	offer(t, c, 2, rules.Request{Permits: 4}, rules.Queued)
+	for at := int64(2); at < 2+2*s; at += 100 * ms {
+		c.ReceiveShares(at, "other", []rules.Gauge{{Flow: "", Requests: 3, Waiting: 3}})
+	}
 	c.Release(2+2*s, holder, -1) // it took 2 s; the first waiter gets one permit
 	f(2 * (3. + 4.) / 4)
 	c.SetCapacity(3*s, rules.Capacity{})

@@ -79,3 +79,57 @@ func TestOldGaugesFreeNothingTwice(t *testing.T) {
 	}
 	t.Logf("at most %d of 48", worst)
 }
+
+// TestStoppedReplicaHolds: a replica's process is stopped for a while, and its peers take its
+// permits. When it continues, its requests have ended, and its view of the peers is old. It
+// dispatches nothing before it can have their gauges, and then only what is free.
+func TestStoppedReplicaHolds(t *testing.T) {
+	const pause = int64(5 * time.Second)
+	c := New(tenants)
+	now := int64(1)
+	c.SetCapacity(now, rules.Capacity{Permits: 24, Endpoints: 1})
+	turn := func(others int64) {
+		now += 50 * ms
+		c.ReceiveShares(now, "other", []rules.Gauge{{Flow: "f", InFlight: others, Waiting: 30, Requests: 30}})
+		c.ObserveRunning(now, now, others+c.own)
+		c.Advance(now)
+	}
+	for range 60 {
+		turn(12)
+	}
+	var held []rules.Handle
+	for range 40 {
+		if h, out := c.Offer(now, rules.Request{Flow: "f"}); out == rules.Dispatched {
+			held = append(held, h)
+		}
+	}
+	for range 60 {
+		turn(12)
+		for _, e := range c.Events(nil) {
+			held = append(held, e.Handle)
+		}
+	}
+	if c.own != 12 {
+		t.Fatalf("%d permits before the pause, want 12", c.own)
+	}
+	now += pause
+	for _, h := range held {
+		c.Release(now, h, 1)
+	}
+	c.Advance(now)
+	if c.own != 0 {
+		t.Errorf("%d requests dispatched just after the pause, want 0", c.own)
+	}
+	for range 40 {
+		turn(24)
+		if c.own > 1 { // one is always allowed
+			t.Fatalf("%d permits while the other replica holds all", c.own)
+		}
+	}
+	for range 40 {
+		turn(12)
+	}
+	if c.own < 10 {
+		t.Errorf("%d permits two seconds after 12 became free", c.own)
+	}
+}

@@ -41,6 +41,7 @@ type fleet struct {
 	witnessed int64   // when engines were last read
 	fadedAt   int64   // when silent members' permits last decayed
 	reducedAt int64   // when they appeared, or were last reduced by a reading
+	pausedTo  int64   // end of the hold after this replica itself was stopped
 }
 
 // peer is one other replica.
@@ -90,6 +91,9 @@ func (t *fleet) next(now int64) int64 {
 			next = min(next, p.reportedAt+silentAfter)
 		}
 	}
+	if now < t.pausedTo {
+		next = min(next, t.pausedTo)
+	}
 	if t.ghost > 0 {
 		next = min(next, now+int64(250*time.Millisecond))
 	}
@@ -99,7 +103,7 @@ func (t *fleet) next(now int64) int64 {
 // PeerLeft handles a replica that left the group. Its waiting requests are lost; its dispatched
 // requests still run in the engines.
 func (c *Core) PeerLeft(now int64, origin string) {
-	c.now = now
+	c.tick(now)
 	p := c.fleet.peers[origin]
 	if p == nil {
 		return
@@ -108,6 +112,16 @@ func (c *Core) PeerLeft(now int64, origin string) {
 	delete(c.fleet.peers, origin)
 	c.sum()
 	c.pump()
+}
+
+// tick sets the time. A replica with requests is called much more often than every silentAfter. If
+// it was not, its process was stopped: its peers counted it as silent and took its permits as its
+// requests ended, and its gauges of them are old. It then dispatches nothing until it has theirs.
+func (c *Core) tick(now int64) {
+	if c.now > 0 && now-c.now > silentAfter && c.own+int64(c.waiting) > 0 && len(c.fleet.peers) > 0 {
+		c.fleet.pausedTo = now + learning
+	}
+	c.now = now
 }
 
 // join handles the first other member. Engines may be running requests of departed replicas, so
@@ -122,7 +136,7 @@ func (c *Core) join() {
 // ReceiveShares handles another replica's gauges: all its flows that hold or wait for permits,
 // possibly none. From then on it is a member until PeerLeft.
 func (c *Core) ReceiveShares(now int64, origin string, gauges []rules.Gauge) {
-	c.now = now
+	c.tick(now)
 	p := c.fleet.peers[origin]
 	if p == nil {
 		c.join()
@@ -165,7 +179,8 @@ func (c *Core) returned(gauges []rules.Gauge) {
 // After silent members' permits were reduced, live replicas take them. An older reading does not
 // contain the requests that took them, and would reduce the same permits twice.
 func (c *Core) ObserveRunning(now, since, running int64) {
-	c.now, c.fleet.witnessed = now, now
+	c.tick(now)
+	c.fleet.witnessed = now
 	t := &c.fleet
 	if t.ghost > 0 && since < t.reducedAt+arriving {
 		c.anchor()

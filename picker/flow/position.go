@@ -9,7 +9,7 @@ import (
 // Position describes a waiting request, or returns false. It iterates over its flow's waiting
 // requests.
 func (c *Core) Position(now int64, h rules.Handle) (s rules.QueuePosition, waits bool) {
-	c.now = now
+	c.tick(now)
 	i := c.slot(h)
 	if i == none || c.slab[i].state != rules.Queued {
 		return s, false

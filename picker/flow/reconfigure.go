@@ -15,7 +15,7 @@ import (
 // No request is dispatched before the next SetCapacity or Advance, because the capacity's unit may
 // have changed too.
 func (c *Core) Reconfigure(now int64, o rules.Options, places func(tokens int64) int64) {
-	c.now = now
+	c.tick(now)
 	old := c.flows
 	waiting, flying := c.everybody()
 	c.begin(o)

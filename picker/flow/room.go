@@ -43,6 +43,9 @@ func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 	if c.capacity.Endpoints == 0 || c.capacity.Permits <= 0 || ceiling <= 0 || c.lacksRoom(places, ceiling) {
 		return false
 	}
+	if c.now < c.fleet.pausedTo {
+		return false
+	}
 	if !c.fleet.shared() {
 		return true
 	}

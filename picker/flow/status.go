@@ -9,7 +9,7 @@ import (
 
 // Status returns the state of the core, with at most that many flows per band.
 func (c *Core) Status(now int64, flows int) rules.Status {
-	c.now = now
+	c.tick(now)
 	s := rules.Status{
 		Permits: c.capacity.Permits, Endpoints: c.capacity.Endpoints, Own: c.own, InFlight: c.inFlight(), Waiting: c.waiting,
 		Replicas: c.fleet.size(), Silent: c.fleet.silent(), Lost: int64(c.fleet.ghost + c.fleet.stray), Evicting: len(c.revoked), Outcomes: map[string]uint64{},
