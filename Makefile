@@ -29,6 +29,7 @@ FUZZTIME ?= 10s
 BENCH ?= .
 BENCHTIME ?= 1s
 SOAK ?= 10m
+QUEUE ?= 5m
 MUTANTS ?= 100
 MUTANTS_SEED ?= 1
 # Folders that the race detector covers. Not replay, which runs policies in virtual time and becomes ten
@@ -93,6 +94,10 @@ demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas,
 .PHONY: demo-flow
 demo-flow: setup-demo build ## show what tenants get of full engines over three replicas, one of which dies (80 s)
 	@$(LAB) demo --flow
+
+.PHONY: test-queue
+test-queue: setup ## kill one of three replicas every 20 s for QUEUE (5m) while requests wait; check shares and permits
+	go test ./internal/e2e -run TestQueueOutlivesReplicas -count=1 -timeout 20m -v -queue.long $(QUEUE)
 
 .PHONY: demo-clusters
 demo-clusters: setup-demo build ## show two clusters: one overloaded, the link cut and healed, the other killed (2 minutes)
@@ -174,7 +179,7 @@ test-long: ## look longer for loads that break the default policy (STRUCTURES, S
 # What the protocol demands of a proxy, and what the shipped configurations promise.
 # Not TestEnvoyStreams and TestEnvoyConnect: Envoy 1.39.3 does not pass on streams over
 # HTTP/2 that have no end in full duplex (deploy/envoy/README.md).
-ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
+ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyMovesWaitingRequests|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
 
 .PHONY: test-envoys
 test-envoys: setup ## run the protocol tests on every supported version of Envoy

@@ -61,7 +61,11 @@ func TestQueueOutlivesReplicas(t *testing.T) {
 		return
 	}
 	q.stretch("one is killed", func() { q.childs[2].kill() }, func() { q.comeBack(2) })
-	q.stretch("one hangs", func() { q.signal(1, syscall.SIGSTOP) }, func() { q.signal(1, syscall.SIGCONT) })
+	q.stretch("one hangs", func() {
+		before := q.moved()
+		q.signal(1, syscall.SIGSTOP)
+		testkit.Await(t, "its requests are moved", func() bool { return q.moved() > before })
+	}, func() { q.signal(1, syscall.SIGCONT) })
 	q.stretch("one is restarted", func() {
 		if err := q.childs[0].terminate(); err != nil {
 			t.Errorf("the replica ended with %v", err)
@@ -156,14 +160,19 @@ func (q *queueParty) stretch(name string, do, undo func()) {
 	q.check(name, begun)
 }
 
+// moved returns how many requests have asked a second replica.
+func (q *queueParty) moved() int {
+	const stat = "http.inference.ext_proc.picker_second.streams_started"
+	return q.envoy.Stats(q.t, stat)[stat]
+}
+
 // check compares the time since begun with the promises.
 func (q *queueParty) check(name string, begun time.Time) {
 	q.t.Helper()
 	n, failed, last := q.totals()
-	stats := q.envoy.Stats(q.t, "http.inference.ext_proc.")
-	passed := stats["http.inference.ext_proc.picker_third.failure_mode_allowed"]
+	passed := q.passedBy()
 	q.t.Logf("%s: %v, %d answered, %d failed, %d moved, %d passed the queue, at most %d of %d permits (after %v)",
-		name, time.Since(begun).Round(time.Second/10), n, failed, stats["http.inference.ext_proc.picker_second.streams_started"], passed, q.most.Load(), queuePermits, time.Unix(0, q.mostAt.Load()).Sub(begun).Round(time.Millisecond))
+		name, time.Since(begun).Round(time.Second/10), n, failed, q.moved(), passed, q.most.Load(), queuePermits, time.Unix(0, q.mostAt.Load()).Sub(begun).Round(time.Millisecond))
 	if failed > 0 {
 		q.t.Errorf("%s: %d requests failed, the last: %v", name, failed, last)
 	}

@@ -40,6 +40,7 @@ type fleet struct {
 	service   float64 // mean seconds of a request; 0: unknown
 	witnessed int64   // when engines were last read
 	fadedAt   int64   // when silent members' permits last decayed
+	fellAt    int64   // when a member last became silent or left
 	reducedAt int64   // when they appeared, or were last reduced by a reading
 	pausedTo  int64   // end of the hold after this replica itself was stopped
 }
@@ -183,8 +184,10 @@ func (c *Core) ObserveRunning(now, since, running int64) {
 	c.fleet.witnessed = now
 	t := &c.fleet
 	if t.ghost > 0 && since < t.reducedAt+arriving {
-		c.anchor()
-		c.pump()
+		if since >= t.fellAt+arriving { // the bound of fall holds until then
+			c.anchor()
+			c.pump()
+		}
 		return
 	}
 	seen := max(float64(running-c.own-t.inFlight), 0)
@@ -275,7 +278,7 @@ func (c *Core) fall(p *peer) {
 			c.fleet.ghost += float64(g.InFlight)
 		}
 	}
-	c.fleet.bound, c.fleet.reducedAt = float64(c.own), c.now // until engines were read
+	c.fleet.bound, c.fleet.fellAt, c.fleet.reducedAt = float64(c.own), c.now, c.now // until engines were read
 	p.silent, p.gauges = true, p.gauges[:0]
 }
 
