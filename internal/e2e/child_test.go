@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/commands"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
@@ -23,6 +24,9 @@ import (
 
 // envChild makes this program run as a replica; its value is a childOptions in JSON.
 const envChild = "GRAPEVINE_E2E_CHILD"
+
+// envCommand makes this program run as grapevine, with its arguments.
+const envCommand = "GRAPEVINE_E2E_COMMAND"
 
 // childOptions configure the replica.
 type childOptions struct {
@@ -40,6 +44,10 @@ func TestMain(m *testing.M) {
 	if address := os.Getenv(envEngine); address != "" {
 		fmt.Fprintln(os.Stderr, runEngine(address))
 		os.Exit(1)
+	}
+	if os.Getenv(envCommand) != "" {
+		commands.Main(commands.Program{})
+		os.Exit(0)
 	}
 	text := os.Getenv(envChild)
 	if text == "" {

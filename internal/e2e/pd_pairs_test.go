@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +20,8 @@ import (
 )
 
 // TestPairBreaker: of two prefill engines, one hands nothing over. After three requests its pair is off,
-// status names the problem, and almost all requests use the other one. Once it works, it is used again.
+// status names the problem, and at most 2% of the requests use it. Once it works, it is used again. The documentation
+// has the states of grapevine status.
 func TestPairBreaker(t *testing.T) {
 	var mute atomic.Bool
 	mute.Store(true)
@@ -50,6 +55,48 @@ func TestPairBreaker(t *testing.T) {
 		return p
 	}
 	sent := 0
+	grapevine := func(args ...string) string {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(self, append([]string{"status", "--admin", r.servers[0].AdminAddr().String()}, args...)...)
+		cmd.Env = append(os.Environ(), envCommand+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("grapevine status: %v\n%s", err, out)
+		}
+		return string(out)
+	}
+	page, err := os.ReadFile("../../docs/pd.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// look compares the pair in the command's output, as text and as JSON, with the state and with the documentation.
+	look := func(state, row string) {
+		t.Helper()
+		var got string
+		for line := range strings.Lines(grapevine()) {
+			if cells := columns.Split(strings.TrimSpace(line), -1); cells[0] == bad && len(cells) == 7 {
+				got = cells[2] + " | " + cells[4]
+			}
+		}
+		var st server.Status
+		if err := json.Unmarshal([]byte(grapevine("-o", "json")), &st); err != nil {
+			t.Fatal(err)
+		}
+		inJSON := ""
+		for _, p := range st.PD.Pairs {
+			if p.Prefill == bad {
+				inJSON = p.State
+			}
+		}
+		cell, _, _ := strings.Cut(row, " | ")
+		if got != row || inJSON != state || row != "" && !strings.Contains(string(page), "| "+cell+" |") {
+			t.Errorf("after %d requests, status has %q and %q in JSON; want %q, %q, and the state in docs/pd.md", sent, got, inJSON, row, state)
+		}
+	}
+	look("", "")
 	send := func(n int) {
 		for range n {
 			sent++
@@ -72,15 +119,21 @@ func TestPairBreaker(t *testing.T) {
 	if !named {
 		t.Errorf("status names no %s of %s: %+v", problems.PairNothing, bad, r.servers[0].Status().Problems)
 	}
-	send(63)
-	if p := pair(); p.Failed > 4 {
-		t.Errorf("%d of 63 requests used the pair that is off, want a trial at most", p.Failed-3)
+	look("nothing_handed_over", "off: nothing handed over | 3")
+	send(97)
+	if p := pair(); p.Failed > 5 {
+		t.Errorf("%d of 97 requests used the pair that is off, want 2%% at most", p.Failed-3)
 	}
+	failed := pair().Failed
 	mute.Store(false)
 	for pair().State != "works" && sent < 500 {
 		send(8)
 	}
 	if p := pair(); p.State != "works" {
-		t.Errorf("after %d requests: %+v, want the pair to be on", sent, p)
+		t.Fatalf("after %d requests: %+v, want the pair to be on", sent, p)
 	}
+	look("works", fmt.Sprint("on | ", failed))
 }
+
+// columns separates the columns of the command's tables.
+var columns = regexp.MustCompile(` {2,}`)
