@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -349,8 +350,9 @@ func TestStaleTransfersInARow(t *testing.T) {
 	} {
 		e := &tainting{times: c.times}
 		o := Options{Engine: "http://127.0.0.1:8200", Transport: e, Head: time.Hour, P2PPull: c.name == "source of blocks"}
-		if now := time.Now(); c.name == "transfer too old" {
-			o.Now = func() time.Time { now = now.Add(time.Hour); return now }
+		if c.name == "transfer too old" {
+			var hours atomic.Int64
+			o.Now = func() time.Time { return time.Unix(3600*hours.Add(1), 0) }
 		}
 		s, err := New(o)
 		if err != nil {
