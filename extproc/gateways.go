@@ -112,4 +112,10 @@ func waited(ctx context.Context) time.Duration {
 	return 0
 }
 
+// moves reports whether the proxy asks another replica about a request if its stream fails.
+func moves(ctx context.Context) bool {
+	v := metadata.ValueFromIncomingContext(ctx, request.MetadataMoves)
+	return len(v) == 1 && v[0] == "1"
+}
+
 const istioDestinations = 3

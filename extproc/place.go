@@ -3,6 +3,9 @@ package extproc
 import (
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/coding"
@@ -176,6 +179,9 @@ func (st *stream) refuse(e *request.Error) error {
 	st.p.metrics.requests.WithLabelValues(e.Reason.String()).Inc()
 	st.traceRefusal(e)
 	st.p.opts.Log.Debug("request refused", "request_id", budget.PrintableName(st.request.ID), "reason", e.Reason.String())
+	if e.Reason == request.ReasonShuttingDown && st.request.Moves {
+		return status.Error(codes.Unavailable, e.Message) // the proxy asks another replica
+	}
 	if err := st.send(immediate(e)); err != nil {
 		return err
 	}

@@ -110,6 +110,7 @@ func (st *stream) open(view headerView, metadata []byte) {
 		r.Import = v[0]
 	}
 	r.Waited = waited(st.ctx)
+	r.Moves = moves(st.ctx)
 	st.request = r
 	st.beginTrace(view)
 }

@@ -35,6 +35,7 @@ type childOptions struct {
 	Config            string // file; "" for the built-in profile
 	XDS, Listener     string // serve xDS there, and Envoy's listener; "" for none
 	Linger            time.Duration
+	Drain             time.Duration // 0: patience
 	MessageTimeout    time.Duration // of the proxy
 	Cluster           server.ClusterOptions
 }
@@ -80,7 +81,7 @@ func replica(o childOptions) error {
 	testkit.PollUntil(func() bool { return s.Status().State == "ready" })
 	fmt.Println(s.ExtProcAddr())
 	<-ctx.Done()
-	end, cancel := context.WithTimeout(context.Background(), patience)
+	end, cancel := context.WithTimeout(context.Background(), cmp.Or(o.Drain, patience))
 	defer cancel()
 	s.Drain(end)
 	return s.Stop(end)

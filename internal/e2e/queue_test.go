@@ -51,7 +51,7 @@ type queueParty struct {
 }
 
 // TestQueueOutlivesReplicas checks that requests which wait at a replica keep waiting at another one
-// when the replica is killed or stopped. None is lost, none passes the queue, and the
+// when the replica is killed, stopped or restarted. None is lost, none passes the queue, and the
 // engines do not get more than the permits.
 func TestQueueOutlivesReplicas(t *testing.T) {
 	q := openQueueParty(t)
@@ -66,6 +66,17 @@ func TestQueueOutlivesReplicas(t *testing.T) {
 		q.signal(1, syscall.SIGSTOP)
 		testkit.Await(t, "its requests are moved", func() bool { return q.moved() > before })
 	}, func() { q.signal(1, syscall.SIGCONT) })
+	q.stretch("one is restarted", func() { // before its queue has ended
+		before := q.moved()
+		defer func() {
+			if q.moved() == before {
+				t.Error("no request was moved from the replica that shut down")
+			}
+		}()
+		if err := q.childs[0].terminate(); err != nil {
+			t.Errorf("the replica ended with %v", err)
+		}
+	}, func() { q.comeBack(0) })
 }
 
 func openQueueParty(t *testing.T) *queueParty {
@@ -74,7 +85,7 @@ func openQueueParty(t *testing.T) *queueParty {
 		kind: envoyconf.Resilient, config: configFile(t, fairQueue),
 		engine: &sim.Options{Speed: 1, Core: engine.Config{BlockSize: 16, Blocks: 20_000, Model: engine.Model70B}},
 		params: func(p *envoyconf.Params) { p.MessageTimeout, p.NetworkTimeout = 10*patience, 3*time.Second },
-		child:  func(o *childOptions) { o.MessageTimeout, o.Linger = 10*patience, 5*time.Second },
+		child:  func(o *childOptions) { o.MessageTimeout, o.Linger, o.Drain = 10*patience, 5*time.Second, 8*time.Second },
 	})}
 	q.client.HTTP.Transport.(*http.Transport).MaxConnsPerHost = 0
 	q.work = workload.NewWork(len(queueUsers), time.Now(), 250*time.Millisecond)

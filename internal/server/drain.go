@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
 )
 
 // beforeCut is how long before streams are cut the waiting requests are admitted.
@@ -27,17 +30,27 @@ func (s *Server) closeTracer(ctx context.Context) {
 	s.tracer.Close(ctx)
 }
 
-// releaseBefore admits all waiting requests shortly before ctx ends.
+// releaseBefore ends the queue shortly before ctx ends. Requests about which their proxies then ask another
+// replica keep their turn there, the others are admitted.
 func (s *Server) releaseBefore(ctx context.Context) *time.Timer {
 	left := time.Duration(math.MaxInt64)
 	if end, ok := ctx.Deadline(); ok {
 		left = time.Until(end)
 	}
 	return time.AfterFunc(left-min(beforeCut, left/4), func() {
-		if s.stopQueue != nil {
-			s.stopQueue()
+		if s.stopQueue == nil {
+			return
 		}
+		if s.othersServe() {
+			s.gate.MoveAway()
+		}
+		s.stopQueue()
 	})
+}
+
+// othersServe reports whether another replica is up that does not leave.
+func (s *Server) othersServe() bool {
+	return s.node != nil && s.grouped && slices.ContainsFunc(s.node.Status().Peers, func(p cluster.Peer) bool { return p.State == "up" && !p.Leaving })
 }
 
 // lastReports is how long a leaving replica waits for its last reports to be sent, in addition to the

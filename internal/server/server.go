@@ -216,8 +216,8 @@ func (s *Server) Drain(ctx context.Context) {
 }
 
 // Stop stops everything and waits. Open requests have until ctx ends. Queued requests proceed in
-// order; those still queued shortly before the end are admitted all at once, because they would be
-// lost otherwise.
+// order. Those still queued shortly before the end are given up if their proxies ask another replica then,
+// and otherwise admitted all at once, because they would be lost.
 func (s *Server) Stop(ctx context.Context) error {
 	drained := s.stage.draining.Swap(true)
 	s.stop()

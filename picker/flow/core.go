@@ -121,6 +121,9 @@ func (c *Core) Cancel(now int64, h rules.Handle) bool { return c.quit(now, h, ru
 // CancelRemote is Cancel for a request that moves to another cluster.
 func (c *Core) CancelRemote(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Departed) }
 
+// Withdraw is Cancel for a request that its proxy moves to another replica.
+func (c *Core) Withdraw(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Closed) }
+
 func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {
 	c.tick(now)
 	i := c.slot(h)

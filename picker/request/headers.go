@@ -78,6 +78,10 @@ const MetadataRetries = "x-grapevine-retries"
 // in milliseconds. A request that lost its replica keeps its turn in the queue by it.
 const MetadataWaited = "x-grapevine-waited-ms"
 
+// MetadataMoves is the initial ext_proc metadata in which a proxy says that it asks another replica
+// about a waiting request whose stream fails.
+const MetadataMoves = "x-grapevine-moves"
+
 // MetadataDestinations is the initial ext_proc metadata with the number of addresses that a proxy
 // accepts in one response.
 const MetadataDestinations = "x-grapevine-destinations"

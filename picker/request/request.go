@@ -131,8 +131,10 @@ type Request struct {
 	// Waited is how long the request waited at its proxy and at replicas that failed before it came
 	// here. It keeps its turn in the queue by it.
 	Waited time.Duration
-	Waits  func() // called when the request starts to wait for capacity; may be nil
-	Evict  func() // ends the running request without blocking, from any goroutine; nil if impossible
+	// Moves means that the proxy asks another replica about the request if this one gives it up.
+	Moves bool
+	Waits func() // called when the request starts to wait for capacity; may be nil
+	Evict func() // ends the running request without blocking, from any goroutine; nil if impossible
 
 	// Trace is the span of the decision, nil unless the request is sampled for tracing.
 	Trace *tracing.Span

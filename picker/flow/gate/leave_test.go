@@ -2,11 +2,43 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
+
+// TestMoveAway: a request about which its proxy asks another replica is refused, and others keep waiting.
+func TestMoveAway(t *testing.T) {
+	g := open(t, pool(1), 1, rules.Options{})
+	held, err := pass(t.Context(), g, asks("running"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := map[bool]chan error{true: make(chan error, 1), false: make(chan error, 1)}
+	for moves, end := range ended {
+		r := asks("waiting")
+		r.Moves = moves
+		go func() {
+			p, err := pass(t.Context(), g, r)
+			g.Leave(p, 0)
+			end <- err
+		}()
+	}
+	waiting(t, g, 2)
+	g.MoveAway()
+	var refusal *request.Error
+	if err := <-ended[true]; !errors.As(err, &refusal) || refusal.Reason != request.ReasonShuttingDown {
+		t.Errorf("the request that moves ends with %v", err)
+	}
+	waiting(t, g, 1)
+	g.Leave(held, 0)
+	if err := <-ended[false]; err != nil {
+		t.Errorf("the other one ends with %v", err)
+	}
+}
 
 // TestWithdraw: a request that moves to another cluster, immediately or while it waits, is removed
 // from the queue and releases permits that arrived at the same moment.

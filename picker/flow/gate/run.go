@@ -36,6 +36,20 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
+// MoveAway refuses the waiting requests about which their proxies ask another replica then.
+func (g *Gate) MoveAway() {
+	for _, grp := range g.all() {
+		grp.mu.Lock()
+		for _, w := range grp.waiters {
+			if w != nil && w.request.Moves {
+				grp.core.Withdraw(g.now(), w.h)
+			}
+		}
+		grp.deliver()
+		grp.mu.Unlock()
+	}
+}
+
 // Poll is one round of Run, for callers with their own clock. It updates capacities and expires
 // waits, and returns the time until the next round.
 func (g *Gate) Poll() time.Duration {
