@@ -68,7 +68,7 @@ func TestPairBreaker(t *testing.T) {
 		}
 		return string(out)
 	}
-	page, err := os.ReadFile("../../docs/pd.md")
+	page, err := os.ReadFile("../../docs/pd-failures.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestPairBreaker(t *testing.T) {
 		}
 		cell, _, _ := strings.Cut(row, " | ")
 		if got != row || inJSON != state || row != "" && !strings.Contains(string(page), "| "+cell+" |") {
-			t.Errorf("after %d requests, status has %q and %q in JSON; want %q, %q, and the state in docs/pd.md", sent, got, inJSON, row, state)
+			t.Errorf("after %d requests, status has %q and %q in JSON; want %q, %q, and the state in docs/pd-failures.md", sent, got, inJSON, row, state)
 		}
 	}
 	look("", "")

@@ -107,7 +107,7 @@ func TestSite(t *testing.T) {
 // searched maps search words to a page that must be among the results.
 var searched = map[string]string{
 	"gossip": "clustering/", "tokenizer": "models/", "upgrade": "tasks/upgrade/", "dashboards": "tasks/monitor/",
-	"GV3001": "runbook/", "LoRA": "tasks/add-a-model/", "expression": "tasks/expressions/", "lease": "pd/",
+	"GV3001": "runbook/", "LoRA": "tasks/add-a-model/", "expression": "tasks/expressions/", "lease": "pd-failures/",
 }
 
 const (
