@@ -71,8 +71,12 @@ func TestReplicaWithoutProcessorTimeLeaves(t *testing.T) {
 		}
 		await := func(what string, limit time.Duration, is func() bool) {
 			t.Helper()
-			begun := time.Now()
-			if err := f.every(t.Context(), limit, func(time.Time) bool { return is() }); err != nil || !is() {
+			begun, seen := time.Now(), false
+			err := f.every(t.Context(), limit, func(time.Time) bool {
+				seen = is()
+				return seen
+			})
+			if err != nil || !seen {
 				t.Fatalf("not within %v: %s; %s", limit, what, readiness())
 			}
 			t.Logf("%s after %v", what, time.Since(begun).Round(100*time.Millisecond))
