@@ -12,6 +12,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/follow"
@@ -63,7 +64,21 @@ func New(opts Options) (*Processor, error) {
 
 // Process serves one HTTP request on gRPC's goroutine. It starts none.
 func (p *Processor) Process(out grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]) error {
+	if compressed(out.Context()) {
+		p.metrics.streams.WithLabelValues(endFailed).Inc()
+		return errCompressed
+	}
 	return p.process(out.Context(), out)
+}
+
+// errCompressed is the result of streams with compressed messages, which no proxy sends: gRPC would
+// decompress each message up to the limit of bodies before it is counted.
+var errCompressed = status.Error(codes.Unimplemented, "extproc: compressed messages are not supported")
+
+// compressed reports whether the messages of a stream are compressed.
+func compressed(ctx context.Context) bool {
+	s, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
+	return ok && s.RecvCompress() != "" && s.RecvCompress() != encoding.Identity
 }
 
 // transport is the part of a gRPC stream that Process needs. A message may be reused once SendMsg

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -18,10 +20,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/gzip"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/listen"
@@ -132,6 +138,26 @@ func TestStopCuts(t *testing.T) {
 	}
 	if err := s.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCompressedMessages: a stream with compressed messages is refused before they are decompressed. One that
+// announces no compression is served.
+func TestCompressedMessages(t *testing.T) {
+	s, _ := opened(t, extproc.Options{Chooser: &book{endpoints: []string{"10.0.0.1:80"}}}, extproc.Listen{TLS: listen.TLS{Plaintext: true}})
+	client := extprocv3.NewExternalProcessorClient(dial(t, s.Addr(), insecure.NewCredentials()))
+	for name, want := range map[string]codes.Code{gzip.Name: codes.Unimplemented, encoding.Identity: codes.OK} {
+		stream, err := client.Process(t.Context(), grpc.UseCompressor(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
+			RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}}); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); status.Code(err) != want {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
 	}
 }
 
