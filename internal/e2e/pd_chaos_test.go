@@ -57,20 +57,6 @@ type pdRig struct {
 // check and the decode engine's read, which takes seconds on a busy machine.
 const pdLease = 12 * time.Second
 
-// splitsAll sends every prompt of some length to a prefill engine.
-const splitsAll = `apiVersion: llm-d.ai/v1alpha1
-kind: EndpointPickerConfig
-plugins:
-- type: disagg-profile-handler
-  parameters: {threshold: 64}
-- {type: predicted-ttft-scorer}
-schedulingProfiles:
-- name: prefill
-  plugins: [{pluginRef: predicted-ttft-scorer}]
-- name: decode
-  plugins: [{pluginRef: predicted-ttft-scorer}]
-`
-
 // openPD opens a rig whose sidecars have the given prefill timeout.
 func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	t.Helper()
@@ -101,7 +87,7 @@ func openPDBehind(t *testing.T, prefill, decode int, leg time.Duration, front fu
 		at.Port = portOf(t, front)
 	}
 	r.write(list)
-	r.openReplica(config(t, splitsAll))
+	r.openReplica(config(t, testkit.SplitAll))
 	r.openEnvoy(o)
 	return r
 }

@@ -81,7 +81,7 @@ func (b *blockSizes) tooFew(ctx context.Context, v vitals.Reader, base *url.URL,
 	return e.proven > 0 || e.rejected <= maxUnproven
 }
 
-// judge reports whether a transfer lacks blocks. It learns from those that do not.
+// judge reports whether a transfer lacks blocks. It learns from complete transfers.
 func (b *blockSizes) judge(engine string, groups []int, tokens int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -32,8 +32,8 @@ import (
 // process was stopped between. leaseWatch finds a time before which it cannot have begun.
 //
 // A stale transfer stays in the decode engine's prefix cache. From then on, all requests to that engine
-// get a cache salt of their own (taint), until the engine refuses connections, because a restart
-// empties the cache. Answers to earlier requests that have not begun are withheld and computed again,
+// get a cache salt of their own (taint). This ends when the engine refuses connections, because a
+// restart empties the cache. Answers to earlier requests that have not begun are withheld and computed again,
 // because they may have used the same blocks.
 
 // errStale is the fault of a leg whose transfer may be stale.

@@ -8,8 +8,8 @@ import (
 )
 
 // TestDepartedPermits: the permits of a departed replica stay in use while the engines run its
-// requests, and are free once the engines' gauges show that they have ended, or after some service
-// times if no gauges arrive. Its waiting requests no longer count.
+// requests. They are free once the engines' gauges show the end, or after some service times without
+// gauges. Its waiting requests no longer count.
 func TestDepartedPermits(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -51,9 +51,9 @@ func TestDepartedPermits(t *testing.T) {
 	}
 }
 
-// TestOldGaugesFreeNothingTwice: replicas observe the same readings of the engines several times. A
-// replica is killed again and again, and survivors take the permits of its requests only once.
-func TestOldGaugesFreeNothingTwice(t *testing.T) {
+// TestOldGaugesFreePermitsOnce: replicas observe the same readings of the engines several times. After
+// each of several kills, the survivors take the dead replica's permits only once.
+func TestOldGaugesFreePermitsOnce(t *testing.T) {
 	s := int64(time.Second)
 	worst := int64(0)
 	for seed := range uint64(6) {
@@ -80,9 +80,9 @@ func TestOldGaugesFreeNothingTwice(t *testing.T) {
 	t.Logf("at most %d of 48", worst)
 }
 
-// TestStoppedReplicaHolds: a replica's process is stopped for a while, and its peers take its
-// permits. When it continues, its requests have ended, and its view of the peers is old. It
-// dispatches nothing before it can have their gauges, and then only what is free.
+// TestStoppedReplicaHolds: while a replica's process is stopped, its peers take its permits. When it
+// continues, its view of the peers is old. It waits for their gauges before it dispatches requests,
+// and then uses only free permits.
 func TestStoppedReplicaHolds(t *testing.T) {
 	const pause = int64(5 * time.Second)
 	c := New(tenants)

@@ -37,8 +37,8 @@ func (set *Set) Find(name []byte) *Log {
 	return nil
 }
 
-// Deliver decodes a frame of live deltas into m and merges those that need only the locks of their
-// sources. It is safe for concurrent use, and must be followed by Receive with the same m. It
+// Deliver decodes a frame of live deltas into m and merges the deltas that need only the locks of
+// their sources. It is safe for concurrent use, and must be followed by Receive with the same m. It
 // returns when Tick has work because of this frame.
 func (set *Set) Deliver(now time.Duration, r group.Reader, m *group.Deltas) (due time.Duration, ok bool) {
 	if m.Decode(r) != nil {

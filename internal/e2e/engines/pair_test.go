@@ -29,20 +29,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// splitsAll splits every prompt that is not cached.
-const splitsAll = `apiVersion: llm-d.ai/v1alpha1
-kind: EndpointPickerConfig
-plugins:
-- type: disagg-profile-handler
-  parameters: {threshold: 64}
-- {type: predicted-ttft-scorer}
-schedulingProfiles:
-- name: prefill
-  plugins: [{pluginRef: predicted-ttft-scorer}]
-- name: decode
-  plugins: [{pluginRef: predicted-ttft-scorer}]
-`
-
 // tensor is a weight of a model: random numbers with a mean.
 type tensor struct {
 	name           string
@@ -191,7 +177,7 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *ato
 		})
 		addrs = append(addrs, at.String())
 	}
-	r.open(list, splitsAll, addrs)
+	r.open(list, testkit.SplitAll, addrs)
 	return r, prefill, decode, whole
 }
 

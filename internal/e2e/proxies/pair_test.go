@@ -25,21 +25,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-const splitting = `apiVersion: llm-d.ai/v1alpha1
-kind: EndpointPickerConfig
-plugins:
-- type: disagg-profile-handler
-  parameters: {threshold: 64}
-- {type: predicted-ttft-scorer}
-schedulingProfiles:
-- name: prefill
-  plugins: [{pluginRef: predicted-ttft-scorer}]
-- name: decode
-  plugins: [{pluginRef: predicted-ttft-scorer}]
-`
-
-// TestClientOfPair makes each kind of call of the openai and anthropic packages through Envoy, a replica, a sidecar and a pair of
-// simulated engines. Each result equals that of one engine alone.
+// TestClientOfPair makes each kind of call of the openai and anthropic packages through Envoy, a replica, a
+// sidecar and a pair of simulated engines. Each result equals the result of one engine alone.
 func TestClientOfPair(t *testing.T) {
 	python := filepath.Join(parts.Cache(), "clients", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
@@ -50,7 +37,7 @@ func TestClientOfPair(t *testing.T) {
 	if err := vocab.New().WriteModel(model); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, []byte(splitting), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(testkit.SplitAll), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := fleet.Open(fleet.Options{Engines: 3, EndpointsFile: list, Engine: sim.Options{Speed: 50, Events: &sim.EventOptions{}, PD: &sim.PDOptions{}}})
