@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 )
@@ -97,7 +98,15 @@ func (c Client) Do(ctx context.Context, method, path string, h http.Header, body
 	}
 	resp, err := (&http.Client{Transport: t}).Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no replica answers at %s: %w", c, err)
+		var wrapped *url.Error // names the method and the address again
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		address := string(c)
+		if !strings.Contains(address, ":") {
+			address = req.URL.Host // with the default port
+		}
+		return nil, fmt.Errorf("no replica answers at %s: %w (grapevine help GV8011)", address, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

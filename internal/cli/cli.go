@@ -104,7 +104,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	}
 	hint := ""
 	for _, name := range operands[cmd.Name()] {
-		if isAddress(args[0]) == (name == "admin") && cmd.Flags().Lookup(name) != nil {
+		if IsAddress(args[0]) == (name == "admin") && cmd.Flags().Lookup(name) != nil {
 			hint = "; did you mean --" + name + " " + args[0] + "?"
 		}
 	}
@@ -113,12 +113,15 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 
 // operands are the flags for which users give an argument without the flag, by command.
 var operands = map[string][]string{
-	"serve": {"endpoints"}, "up": {"engine"},
+	"serve": {"endpoints"}, "up": {"engine"}, "explain": {"request-id", "admin"},
 	"status": {"admin"}, "members": {"admin"}, "flow": {"admin"}, "top": {"admin"}, "doctor": {"admin"}, "federation": {"admin"},
 }
 
-// isAddress reports whether a word is an address of a listener.
-func isAddress(word string) bool {
+// IsAddress reports whether a word is an address or a URL of a listener.
+func IsAddress(word string) bool {
+	for _, scheme := range []string{"http://", "https://"} {
+		word = strings.TrimSuffix(strings.TrimPrefix(word, scheme), "/")
+	}
 	_, port, err := net.SplitHostPort(word)
 	_, number := strconv.Atoi(port)
 	return err == nil && number == nil

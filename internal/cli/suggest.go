@@ -36,7 +36,7 @@ func flagError(cmd *cobra.Command, err error, hint FlagHint) error {
 	name := unknown.GetSpecifiedName()
 	if hint != nil {
 		if advice := hint(cmd, name); advice != "" {
-			return UsageError{fmt.Errorf("unknown flag --%s of %s: %s", name, cmd.CommandPath(), advice)}
+			return UsageError{fmt.Errorf("unknown flag --%s of %s; %s", name, cmd.CommandPath(), advice)}
 		}
 	}
 	return UsageError{fmt.Errorf("unknown flag --%s of %s%s", name, cmd.CommandPath(), NearestFlag(cmd.Flags(), name))}
@@ -67,9 +67,18 @@ func commandNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// unknownCommand returns the usage error for an unknown subcommand of cmd.
+// unknownCommand returns the usage error for an unknown subcommand of cmd. It names the subcommand with that
+// word in its SuggestFor, the one with the nearest name, or all.
 func unknownCommand(cmd *cobra.Command, word string) error {
+	for _, c := range cmd.Commands() {
+		if slices.ContainsFunc(c.SuggestFor, func(other string) bool { return strings.EqualFold(other, word) }) {
+			return UsageError{fmt.Errorf("unknown command %q of %s; did you mean %q?", word, cmd.CommandPath(), c.Name())}
+		}
+	}
 	names := commandNames(cmd)
+	if len(names) == 0 {
+		return UsageError{fmt.Errorf("unknown command %q: %s has no subcommands", word, cmd.CommandPath())}
+	}
 	if hint := strict.DidYouMean(word, names); hint != "" {
 		return UsageError{fmt.Errorf("unknown command %q of %s; %s", word, cmd.CommandPath(), hint)}
 	}

@@ -48,6 +48,8 @@ func implied(args []string) []string {
 		return args
 	}
 	switch args[1] {
+	case "-version", "-help": // with one dash, as programs with Go's flag package print it
+		return append([]string{args[0], "-" + args[1]}, args[2:]...)
 	case "-h", "--help", "--version", "--":
 		return args
 	case "-v":
@@ -71,14 +73,22 @@ Simulated engines, demos, benchmarks and trace replay are in grapevine-lab.
 grapevine help codes lists the problems that status, log and alerts name by code.
 
 Exit codes: 0 success, 1 failure, 2 usage error.`,
-		Args: cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) > 0 {
+				if err := codeAsCommand(words[0]); err != nil {
+					return cli.UsageError{Err: err}
+				}
+			}
+			return cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats")(cmd, words)
+		},
 	}, newServe(p), newUp(p), newEPP(p), command.New(), newMigrate(p), newCheck(p), newExplain(p), newEnvoyConfig(), newStatus(), newTop(), newDoctor(p), newLogLevel(), newFlightRecord(), newFlow(), newMembers(), newFederation(), cli.NewMan(p.Version), cli.NewVersion("grapevine", p.Version))
 	cli.WithTopics(root, codeTopics())
+	addSynonyms(root)
 	return cli.WithFlagHint(cli.WithVersion(root, p.Version), func(cmd *cobra.Command, name string) string {
 		if cmd.Name() == "serve" && migrate.Knows(name) {
 			return "other endpoint pickers have it: grapevine epp takes their flags, and grapevine migrate translates them"
 		}
-		return ""
+		return flagSynonym(cmd, name)
 	})
 }
 

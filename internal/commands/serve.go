@@ -363,6 +363,9 @@ func (f *serveFlags) complete() (err error) {
 	if f.o.Endpoints != "" {
 		// Checked before the replica joins its group, so that a wrong path fails at once.
 		if _, err := os.Stat(f.o.Endpoints); err != nil {
+			if words := strings.FieldsFunc(f.o.Endpoints, func(r rune) bool { return r == ',' }); len(words) > 0 && cli.IsAddress(words[0]) {
+				return cli.UsageError{Err: fmt.Errorf("--endpoints is a file that lists endpoints, not an address; did you mean grapevine up --engine %s?", strings.Join(words, " --engine "))}
+			}
 			return fmt.Errorf("--endpoints: %w", err)
 		}
 	}
