@@ -187,7 +187,7 @@ func TestEquivalentMutationsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := sample(1<<30, "", "")
+	all, err := sample(1<<30, selection{seed: ""})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,17 +203,21 @@ func TestEquivalentMutationsExist(t *testing.T) {
 // sample is in trust, budget and admission code, and that a quarter drops copied fields.
 func TestSampleCoversTrustAndCopies(t *testing.T) {
 	t.Chdir("../../..")
-	one, err := sample(40, "one", "")
+	one, err := sample(40, selection{seed: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, _ := sample(40, "one", "")
-	other, _ := sample(40, "other", "")
-	some, err := sample(5, "one", "picker/*.go")
+	again, _ := sample(40, selection{seed: "one"})
+	other, _ := sample(40, selection{seed: "other"})
+	some, err := sample(5, selection{seed: "one", only: "picker/*.go"})
 	if err != nil || len(some) != 5 || slices.ContainsFunc(some, func(s *site) bool { return filepath.Dir(s.file) != "picker" }) {
 		t.Errorf("sample(picker/*.go) = %v, %v, want five sites in package picker", some, err)
 	}
-	if _, err := sample(5, "one", "["); err == nil {
+	copied, err := sample(1<<30, selection{kind: "copied"})
+	if err != nil || len(copied) < 100 || slices.ContainsFunc(copied, func(s *site) bool { return s.kind != kindCopy }) {
+		t.Errorf("sample of copies has %d sites, %v, want only copies", len(copied), err)
+	}
+	if _, err := sample(5, selection{seed: "one", only: "["}); err == nil {
 		t.Error("sample() accepts a pattern that is not one")
 	}
 	names := func(list []*site) (all []string) {

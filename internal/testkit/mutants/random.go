@@ -58,11 +58,18 @@ func (s *site) strict() bool {
 		!slices.ContainsFunc([]string{"<", ">", "+", "-"}, func(op string) bool { return strings.HasPrefix(s.kind, op) })
 }
 
+// selection tells which sites a sample has.
+type selection struct {
+	seed string
+	only string // patterns of files, separated by commas; empty: all
+	kind string // part of the kind of mutation; empty: all
+}
+
 // sample returns n sites of the product below the current folder, chosen by seed. A quarter of the
-// sites are critical, and a quarter drop a line that copies a field from one record to another. If
-// only is not empty, all sites are in files that match one of its patterns. A negative n returns all sites
-// of rules that must be tested.
-func sample(n int, seed, only string) ([]*site, error) {
+// sites are critical, and a quarter drop a line that copies a field from one record to another. A negative n
+// returns all sites of rules that must be tested.
+func sample(n int, from selection) ([]*site, error) {
+	seed, only := from.seed, from.only
 	patterns := strings.Split(only, ",")
 	for _, p := range patterns {
 		if _, err := filepath.Match(p, ""); err != nil {
@@ -85,7 +92,7 @@ func sample(n int, seed, only string) ([]*site, error) {
 			return nil
 		}
 		found, err := sites(path)
-		all = append(all, found...)
+		all = append(all, slices.DeleteFunc(found, func(s *site) bool { return !strings.Contains(s.kind, from.kind) })...)
 		return err
 	})
 	if err != nil {

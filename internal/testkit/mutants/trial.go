@@ -46,8 +46,8 @@ const unreached = "UNREACHED" // survived: no test executes the line
 
 // runRandom tries n random mutations until the time limit, two at a time. It fails when the tests catch
 // fewer of them than leastCaught allows, or miss a strict one. A negative n tries all strict ones.
-func runRandom(n int, seed, only string, share float64, limit time.Duration) error {
-	list, err := sample(n, seed, only)
+func runRandom(n int, from selection, share float64, limit time.Duration) error {
+	list, err := sample(n, from)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func runRandom(n int, seed, only string, share float64, limit time.Duration) err
 	if t.importers, err = importersOf(); err != nil {
 		return err
 	}
-	fmt.Printf("%d random mutations, seed %s\n", len(list), seed)
+	fmt.Printf("%d random mutations, seed %s\n", len(list), from.seed)
 	verdicts, err := t.try()
 	if err != nil {
 		return err
