@@ -71,7 +71,7 @@ var replica = []Problem{
 	},
 	{
 		Code: Late, Title: "replica has too little processor time", Severity: Warning,
-		Meaning: "The replica's own timers run late, and those of most other ready replicas do not. It reports that it is not ready.",
+		Meaning: "The replica's own timers run late, and most other ready replicas' timers do not. It reports that it is not ready.",
 		Effect:  "None while other replicas serve: proxies send their requests there. Requests of a late replica would wait as long as its timers.",
 		Action: []string{
 			"Compare `container_cpu_cfs_throttled_periods_total` of the replicas. Raise or remove the CPU limit of the pod.",
