@@ -79,7 +79,7 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 
 func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.traces, "trace", nil, "trace `FILE`, as PATH or NAME=PATH; may be repeated")
-	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(trace.Names(), ", ")+"; may be repeated")
+	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(trace.Names(), ", ")+"; or agent runs whose turns follow their answers: "+strings.Join(trace.RunNames(), ", ")+"; may be repeated")
 	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare, by `NAME`, or files as PATH or NAME=PATH (default: all built-in ones)")
 	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `FRACTIONS` of saturation (default 0.85)")
 	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `RATES`, requests per second for each engine; with --size over all engines")

@@ -60,6 +60,13 @@ func (f *replayFlags) addSources(g *sweep.Grid, about *aboutGrid) error {
 		return cli.UsageError{Err: err}
 	}
 	for _, name := range f.workloads {
+		if w, err := trace.RunsByName(name); err == nil {
+			if err := f.checkRuns(name, given); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			g.Sources = append(g.Sources, sweep.RunsSource(w, trace.GenerateOptions{Length: f.length, BlockSize: f.blockSize}))
+			continue
+		}
 		w, err := trace.Named(name)
 		if err != nil {
 			return cli.UsageError{Err: err}
@@ -86,6 +93,20 @@ func (f *replayFlags) addSources(g *sweep.Grid, about *aboutGrid) error {
 		}
 	}
 	return f.saturate(g, given)
+}
+
+// checkRuns reports flags that have no effect on generated agent runs. Their saturation depends on
+// the policy, so it is not searched.
+func (f *replayFlags) checkRuns(name string, given map[string]float64) error {
+	for _, flag := range []string{"speed", "transform", "requests", "size", "find-saturation", "matrix"} {
+		if f.given(flag) {
+			return fmt.Errorf("--%s has no effect on --workload %s, whose requests depend on each other", flag, name)
+		}
+	}
+	if len(f.rates) == 0 && given[name] == 0 {
+		return fmt.Errorf("--workload %s requires --rate or --saturation", name)
+	}
+	return nil
 }
 
 // parseShared reads NxTOKENS.

@@ -212,6 +212,7 @@ func (s *simulation) fail(number int) error {
 func (s *simulation) lose(j *journey) {
 	o := &s.outcomes[j.number]
 	*o = Outcome{Endpoint: j.station, Queued: o.Queued, Error: errFailed}
+	s.ended(j.number)
 	j.decision.Done(request.Outcome{At: s.clock(), Status: 503})
 	j.decision = nil
 	s.spare = append(s.spare, j)

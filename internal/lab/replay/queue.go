@@ -117,6 +117,7 @@ func (s *simulation) evict(j *journey) {
 	st.core.Abort(id)
 	st.forget(j)
 	s.outcomes[j.number] = Outcome{Endpoint: -1, Error: evictedText}
+	s.ended(j.number)
 	j.decision.Done(request.Outcome{At: s.clock(), Status: 429, Served: j.decision.Endpoints[0], Evicted: true})
 	j.decision = nil
 }

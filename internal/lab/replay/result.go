@@ -72,6 +72,10 @@ type Result struct {
 	// is set if requests wait at the picker, or if the trace has tenants.
 	Tenants []Tenant `json:"tenants,omitempty"`
 
+	// Programs is the time from the first arrival of an agent run to its last answer, for runs that
+	// started after the warm-up.
+	Programs *Summary `json:"programs_s,omitempty"`
+
 	Sizes []Size `json:"sizes"` // by size of prompt, the smallest first
 
 	// Flight is the number of requests at each engine over the run, including the warm-up. It is
@@ -122,7 +126,7 @@ func (s *simulation) result() *Result {
 	}
 	out.Crossed = ratio(float64(crossed), float64(out.Requests))
 	out.TTFT, out.TPOT, out.E2E, out.Queue = summarise(ttft), summarise(tpot), summarise(e2e), summarise(queued)
-	out.Tenants, out.Sizes = s.tenants(), s.bySize()
+	out.Tenants, out.Sizes, out.Programs = s.tenants(), s.bySize(), s.programs()
 	if s.Endpoints <= mostEngines {
 		out.Flight = s.timeline.moments(s.Trace.Length)
 	}

@@ -71,6 +71,8 @@ type simulation struct {
 	turns     []turn
 	evicted   []*journey
 
+	runs *runs // nil: the trace has no programs
+
 	warming         map[uint64]warmUp
 	warmUps, warmed int // that ended, and tokens that they computed
 
@@ -102,6 +104,7 @@ func prepare(c Case) (*simulation, error) {
 	if s.stations, err = newStations(&c); err != nil {
 		return nil, err
 	}
+	s.followRuns()
 	s.outcomes = make([]Outcome, len(c.Trace.Requests))
 	s.shared = newShared(&c)
 	for i := range c.Replicas {
@@ -120,13 +123,10 @@ func (s *simulation) clock() time.Time { return epoch.Add(s.now) }
 // play handles arrivals and ends of steps in order of time; an end of a step
 // comes before an arrival at the same moment.
 func (s *simulation) play(ctx context.Context) error {
-	next, requests := 0, s.Trace.Requests
+	arrivals := arrivals{s: s}
 	for {
 		at, i := first(s.stations)
-		arrival := never
-		if next < len(requests) {
-			arrival = requests[next].At
-		}
+		arrival := arrivals.next()
 		come := min(s.moving.next(), s.tick, s.nextChange())
 		if at == never && arrival == never && min(s.moving.next(), s.tick) == never {
 			return s.settled()
@@ -142,13 +142,12 @@ func (s *simulation) play(ctx context.Context) error {
 			}
 		} else {
 			s.now = arrival
-			if err := s.progress(ctx, next); err != nil {
+			if err := s.progress(ctx, arrivals.count); err != nil {
 				return err
 			}
-			if err := s.arrive(next); err != nil {
+			if err := s.arrive(arrivals.take()); err != nil {
 				return err
 			}
-			next++
 		}
 		if err := s.takeTurns(); err != nil {
 			return err
@@ -180,7 +179,7 @@ func (s *simulation) progress(ctx context.Context, next int) error {
 }
 
 func (s *simulation) settled() error {
-	if n := len(s.flying) + s.waiting; n > 0 {
+	if n := len(s.flying) + s.waiting + s.runs.left(); n > 0 {
 		return fmt.Errorf("replay: %d requests were never answered", n)
 	}
 	return nil
@@ -253,6 +252,7 @@ func (s *simulation) refused(j *journey, err error) error {
 		return err
 	}
 	s.outcomes[j.number] = Outcome{Endpoint: -1, Error: refusal.Message}
+	s.ended(j.number)
 	return nil
 }
 
@@ -279,6 +279,7 @@ func (s *simulation) place(j *journey) error {
 	if err != nil {
 		d.Done(request.Outcome{At: s.clock(), Status: 400})
 		s.outcomes[number].Error = complaint(err)
+		s.ended(number)
 	}
 	return nil
 }
@@ -399,6 +400,7 @@ func (s *simulation) finished(st *station, m engine.Mark) {
 		Usage: request.Usage{Seen: j.usage, CachedSeen: j.usage, PromptTokens: r.Input, OutputTokens: r.Output, CachedTokens: m.Cached},
 	})
 	j.decision = nil
+	s.ended(j.number)
 	s.spare = append(s.spare, j)
 }
 

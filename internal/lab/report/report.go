@@ -137,8 +137,8 @@ type Report struct {
 }
 
 // WriteTable writes rows as text: the description, then one paragraph for each load with means over
-// seeds, in seconds. Some figures show the smallest and largest value in brackets. Times to first
-// token by prompt size and results by tenant follow.
+// seeds, in seconds. Some figures show the smallest and largest value in brackets. Times of agent
+// runs, times to first token by prompt size and results by tenant follow.
 func (r *Report) WriteTable(w io.Writer) error {
 	for _, line := range r.About {
 		fmt.Fprintln(w, line)
@@ -146,7 +146,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if err := writeTable(w, r.Rows); err != nil {
 		return err
 	}
-	return errors.Join(writeSizes(w, r.Rows), writeTenants(w, r.Rows))
+	return errors.Join(writePrograms(w, r.Rows), writeSizes(w, r.Rows), writeTenants(w, r.Rows))
 }
 
 func writeTable(w io.Writer, rows []sweep.Row) error {

@@ -88,6 +88,15 @@ func WorkloadSource(w trace.Workload, capped int, o trace.GenerateOptions) Sourc
 	return s
 }
 
+// RunsSource generates agent runs. It has no saturation to search for.
+func RunsSource(w trace.Runs, o trace.GenerateOptions) Source {
+	return Source{Name: w.Name, KeepShare: 1, Make: func(rate float64, seed uint64) *trace.Trace {
+		o := o
+		o.Rate, o.Seed = rate, seed
+		return w.Generate(o)
+	}}
+}
+
 // sampleRequests is how many requests a load has by which saturation is found.
 const sampleRequests = 1200
 

@@ -8,7 +8,8 @@
 //  2. Trace.Scale adds or removes whole users until the load matches.
 //
 // Workloads are a few distributions each (generate.go, workloads.go). The workloads from oneapp on
-// are worst cases for policies.
+// are worst cases for policies. Runs are loads of agents, whose requests wait for each other
+// (programs.go).
 //
 // Invariants: equal options and seeds give equal traces. A Trace is read-only after it is made, and
 // safe for concurrent use.

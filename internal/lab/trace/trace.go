@@ -29,6 +29,12 @@ type Request struct {
 	// Answer names the blocks behind the full ones of the prompt, as far as a
 	// later turn of the session shows them: its prompt holds this answer.
 	Answer []Block
+
+	Program int32 // number of its program from 1, 0 for none
+	// After lists the requests that must end before this one arrives, Pause after the last of them.
+	// If it is empty, the request arrives at At.
+	After []int32
+	Pause time.Duration
 }
 
 // Full returns the number of full blocks of the prompt.
@@ -41,6 +47,7 @@ type Trace struct {
 	Requests  []Request
 	Blocks    int // distinct blocks
 	Sessions  int
+	Programs  int      // runs of agents whose requests depend on each other
 	Tenants   []string      // names by number; missing ones go by their number
 	Length    time.Duration // the span that arrivals cover
 	Recorded  Recorded      // as read; scaled traces have none

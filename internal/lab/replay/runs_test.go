@@ -1,0 +1,57 @@
+package replay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
+)
+
+// agentRuns returns a case of a built-in load of agent runs on eight 70B engines. memory is a factor on
+// their KV caches.
+func agentRuns(t testing.TB, name, policyName string, rate, memory float64, length time.Duration, seed uint64) Case {
+	t.Helper()
+	w, err := trace.RunsByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _ := engine.MachineByName("70b")
+	tr := w.Generate(trace.GenerateOptions{Rate: rate, Length: length, Seed: seed})
+	return Case{
+		Trace: tr, Policy: policy(t, policyName), Endpoints: 8, Seed: seed, Warmup: length / 5,
+		Engine: engine.Config{Blocks: int(memory * float64(m.KVTokens) / float64(tr.BlockSize)), Model: m.Model, MaxSeqs: 1024, AdmitWhole: true},
+	}
+}
+
+// TestRunsFollow checks that a turn of an agent run arrives its pause after the last answer that it
+// waits for, that two runs are equal, and that a refused turn does not stop its run.
+func TestRunsFollow(t *testing.T) {
+	c := agentRuns(t, "agentruns", "unified", 6, 1, 3*time.Minute, 5)
+	c.Trace.Requests[40].Input = 1 << 30 // no engine has memory for it
+	s := played(t, c)
+	for i := range s.Trace.Requests {
+		r, last := &s.Trace.Requests[i], time.Duration(0)
+		for _, n := range r.After {
+			if o := &s.outcomes[n]; o.Error == "" {
+				last = max(last, o.End)
+			}
+		}
+		if o := &s.outcomes[i]; i != 40 && (o.Error != "" || o.First <= r.At) {
+			t.Fatalf("request %d at %v: %+v", i, r.At, o)
+		}
+		if len(r.After) > 0 && r.At < last+r.Pause {
+			t.Fatalf("request %d arrives at %v, %v after the answer, want %v", i, r.At, r.At-last, r.Pause)
+		}
+	}
+	if c.Trace.Requests[len(c.Trace.Requests)-1].At == never || s.outcomes[40].Error == "" {
+		t.Error("the caller's trace was changed, or the request without memory was answered")
+	}
+	p := s.result().Programs
+	if p == nil || p.Mean < 30 || p.P90 < p.P50 {
+		t.Errorf("programs took %+v", p)
+	}
+	if again := encoded(t, c); again != encoded(t, c) {
+		t.Error("two runs differ")
+	}
+}
