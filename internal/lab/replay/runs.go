@@ -11,7 +11,7 @@ type runs struct {
 	open []int32   // by request: requests that must end before it arrives
 	then [][]int32 // by request: requests that wait for it
 	due  dueHeap
-	held int // requests that have not arrived and are not due
+	held int // requests with open predecessors
 }
 
 // due is the arrival of a request whose predecessors have ended.
@@ -44,7 +44,7 @@ func (s *simulation) followRuns() {
 	s.runs = r
 }
 
-// ended makes the requests due that waited for this one alone.
+// ended schedules the requests for which this was the last open predecessor.
 func (s *simulation) ended(number int) {
 	if s.runs == nil {
 		return
@@ -59,7 +59,7 @@ func (s *simulation) ended(number int) {
 	}
 }
 
-// left returns the number of requests that can no longer arrive once nothing else happens.
+// left returns the number of requests with open predecessors.
 func (r *runs) left() int {
 	if r == nil {
 		return 0
@@ -131,12 +131,21 @@ func (s *simulation) programs() *Summary {
 // dueHeap orders by time, then by number.
 type dueHeap []due
 
+// Len implements heap.Interface.
 func (h dueHeap) Len() int { return len(h) }
+
+// Less implements heap.Interface.
 func (h dueHeap) Less(a, b int) bool {
 	return h[a].at < h[b].at || h[a].at == h[b].at && h[a].number < h[b].number
 }
+
+// Swap implements heap.Interface.
 func (h dueHeap) Swap(a, b int) { h[a], h[b] = h[b], h[a] }
-func (h *dueHeap) Push(v any)   { *h = append(*h, v.(due)) }
+
+// Push implements heap.Interface.
+func (h *dueHeap) Push(v any) { *h = append(*h, v.(due)) }
+
+// Pop implements heap.Interface.
 func (h *dueHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
