@@ -47,7 +47,7 @@ type Trace struct {
 	Requests  []Request
 	Blocks    int // distinct blocks
 	Sessions  int
-	Programs  int      // runs of agents whose requests depend on each other
+	Programs  int           // runs of agents whose requests depend on each other
 	Tenants   []string      // names by number; missing ones go by their number
 	Length    time.Duration // the span that arrivals cover
 	Recorded  Recorded      // as read; scaled traces have none
