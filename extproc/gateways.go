@@ -99,7 +99,8 @@ func retries(ctx context.Context) bool {
 const longestWaited = time.Hour
 
 // waited returns how long the proxy has had the request, 0 if unknown. Clients cannot set it: it is
-// metadata of the proxy's own stream.
+// waited returns how long the proxy has had the request, 0 if unknown. It is metadata of the proxy's
+// stream, so headers of clients have no effect; any peer that reaches the port can set it.
 func waited(ctx context.Context) time.Duration {
 	v := metadata.ValueFromIncomingContext(ctx, request.MetadataWaited)
 	if len(v) != 1 {

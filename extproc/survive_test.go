@@ -312,8 +312,11 @@ func TestEnvoyMovesWaitingRequests(t *testing.T) {
 			healthy(1)
 			var wg sync.WaitGroup
 			sizes := []int{0, 1 << 10, 40 << 10, 100 << 10, 1 << 20, 4 << 20}
+			const claimed = "1800000" // by clients: a header of this name has no effect
 			for _, size := range sizes {
-				wg.Go(func() { r.check(call{size: size, model: "m", answer: 100}) })
+				wg.Go(func() {
+					r.check(call{size: size, model: "m", answer: 100, header: map[string]string{request.MetadataWaited: claimed}})
+				})
 			}
 			const active = "cluster.pickers.upstream_rq_active"
 			testkit.Await(t, "all requests wait", func() bool { return r.envoy.Stats(t, active)[active] == len(sizes) })
@@ -328,9 +331,35 @@ func TestEnvoyMovesWaitingRequests(t *testing.T) {
 				}
 				for _, q := range b.requests {
 					// Without a body the same stream is sent again, with the metadata of its beginning.
-					if len(q.Body) > 0 && (q.Waited < 10*time.Millisecond || q.Waited > time.Minute) {
+					if len(q.Body) > 0 && q.Waited < 10*time.Millisecond || q.Waited > time.Minute {
 						t.Errorf("a request of %d bytes has waited %v", len(q.Body), q.Waited)
 					}
+				}
+			})
+		})
+	}
+}
+
+// TestEnvoyClientsClaimNothing: headers that clients send under the names of the stream's metadata
+// have no effect in the shipped configurations. The age of a request is Envoy's own figure.
+func TestEnvoyClientsClaimNothing(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params})
+			for _, prefix := range []string{"", "grpc-metadata-", "x-envoy-"} {
+				r.check(call{size: 1000, model: "m", answer: 10, header: map[string]string{
+					prefix + request.MetadataWaited: "1800000", prefix + request.MetadataMoves: "1", prefix + request.MetadataImport: "other/pool",
+				}})
+			}
+			r.book.settle(t)
+			r.book.set(func(b *book) {
+				for _, q := range b.requests {
+					if moves := s.params.Kind == envoyconf.Resilient; q.Waited > time.Minute || q.Moves != moves || q.Import != "" {
+						t.Errorf("waited %v, moves %v, import %q; want a short time, %v and none", q.Waited, q.Moves, q.Import, moves)
+					}
+				}
+				if len(b.requests) != 3 {
+					t.Errorf("%d requests were decided, want 3", len(b.requests))
 				}
 			})
 		})

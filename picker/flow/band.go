@@ -124,7 +124,7 @@ func (b *band) scoreOf(f *flow, w *waiter) float64 {
 	case rules.LeastService:
 		return b.Service.WeightService*f.normService - b.Service.WeightHeadWait*f.normWait
 	case rules.MostTurns: // both waits grow alike, so the order of two heads does not change with time
-		return b.Service.WeightTime*float64(w.arrival)/float64(time.Second) - float64(f.turns)
+		return b.Service.WeightTime*float64(w.offered)/float64(time.Second) - float64(f.turns)
 	default:
 		return 0
 	}
@@ -140,11 +140,11 @@ func (b *band) normalize(s []waiter, now int64) {
 	for _, f := range b.busy {
 		f.serve(now, 0, b.Service.HalfLife)
 		service.add(f.service)
-		wait.add(float64(now - s[f.heap.items[0]].arrival))
+		wait.add(float64(now - s[f.heap.items[0]].offered))
 	}
 	for _, f := range b.busy {
 		f.normService = service.norm(f.service)
-		f.normWait = wait.norm(float64(now - s[f.heap.items[0]].arrival))
+		f.normWait = wait.norm(float64(now - s[f.heap.items[0]].offered))
 	}
 }
 

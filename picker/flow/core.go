@@ -322,7 +322,7 @@ func (c *Core) take(f *flow, a rules.Request) int32 {
 	w := &c.slab[i]
 	c.seq++
 	*w = waiter{
-		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now - int64(min(max(a.Waited, 0), longestTTL)), ttl: int64(min(a.TTL, longestTTL)), target: int64(a.Target),
+		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now - int64(min(max(a.Waited, 0), longestTTL)), offered: c.now, ttl: int64(min(a.TTL, longestTTL)), target: int64(a.Target),
 		bytes: max(a.Bytes, 0), places: a.Permits, tokens: a.Tokens, sizes: a.Work, work: c.predictedWork(f, a.Work), prev: none, next: none,
 		endable: a.Endable && f.band.Priority < 0,
 	}
@@ -479,7 +479,7 @@ const halved = int64(5 * time.Second)
 
 // wanted returns the number of permits that must be free for a request.
 func (c *Core) wanted(w *waiter) int64 {
-	if c.now-w.arrival <= halved {
+	if c.now-w.offered <= halved {
 		return w.places
 	}
 	return min(w.places, max(c.capacity.Permits/int64(max(c.capacity.Endpoints, 2)), 1))
@@ -508,7 +508,7 @@ func (c *Core) scan(b *band, ceiling float64) *flow {
 		places := c.wanted(w)
 		if c.fits(b, f, places, ceiling) {
 			best = f
-		} else if c.now-w.arrival > heldBack && (held == nil || goesBefore(f, held)) && c.lacksRoom(places, ceiling) {
+		} else if c.now-w.offered > heldBack && (held == nil || goesBefore(f, held)) && c.lacksRoom(places, ceiling) {
 			held = f
 		}
 	}

@@ -27,9 +27,12 @@ type waiter struct {
 	target   int64
 	tokens   int64
 
-	arrival, dispatched int64
-	bytes, places       int64
-	sizes, work         float64 // predicted seconds: by size alone, and with learned ratios
+	// arrival includes Request.Waited, and orders requests of one flow. offered is the time of Offer,
+	// and decides between flows: the age that a proxy reports gains a flow nothing over others.
+	arrival, offered, dispatched int64
+
+	bytes, places int64
+	sizes, work   float64 // predicted seconds: by size alone, and with learned ratios
 
 	prev, next int32 // in the band by arrival, or in flight by dispatch; next also links free slots
 	gen        uint32

@@ -125,7 +125,7 @@ func (c *Core) search(b *band, ceiling float64) *flow {
 			}
 			tooMany = places
 		}
-		if tooMany <= 1 || c.now-w.arrival > heldBack && c.lacksRoom(places, ceiling) {
+		if tooMany <= 1 || c.now-w.offered > heldBack && c.lacksRoom(places, ceiling) {
 			return nil
 		}
 		for child := 2*at + 1; child <= 2*at+2 && child < len(b.busy); child++ {

@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -73,5 +75,80 @@ func TestInsertIsBounded(t *testing.T) {
 	}
 	if n != 3*insertSteps+1 || c.bands[0].arrivals.last != last {
 		t.Errorf("%d requests in the list, want %d", n, 3*insertSteps+1)
+	}
+}
+
+// TestClaimedAgeGainsNoShare: a tenant whose requests claim to have waited for an hour gets permits
+// in the same turns, and as many, as without the claim. Another tenant's requests, and a higher
+// priority, lose nothing.
+func TestClaimedAgeGainsNoShare(t *testing.T) {
+	const s = int64(time.Second)
+	service := rules.Service{WeightService: 1, WeightHeadWait: 1, WeightTime: 1}
+	// play returns the flows in the order in which their requests got permits.
+	play := func(fairness rules.Fairness, ordering rules.Ordering, others int, claimed time.Duration) (order []string) {
+		band := rules.Band{Fairness: fairness, Ordering: ordering, Service: service}
+		above := band
+		above.Priority = 1
+		c := New(rules.Options{Default: band, Bands: []rules.Band{above}})
+		c.SetCapacity(s, rules.Capacity{Permits: 8, Endpoints: 2})
+		var running []rules.Handle
+		for range 4 {
+			running = append(running, offer(t, c, s, rules.Request{Flow: "running", Permits: 2}, rules.Dispatched))
+		}
+		flows := map[rules.Handle]string{}
+		ask := func(now int64, a rules.Request) {
+			a.Work = 1
+			h, out := c.Offer(now, a)
+			if flows[h] = a.Flow; out == rules.Dispatched {
+				order, running = append(order, a.Flow), append(running, h)
+			}
+		}
+		for i := range others {
+			ask(s, rules.Request{Flow: strconv.Itoa(i), Permits: 2})
+		}
+		for i := int64(0); i < 30 || len(running) > 0; i++ {
+			now := s + i*s/10
+			if i < 30 {
+				ask(now, rules.Request{Flow: "honest", Permits: 2})
+				ask(now+1, rules.Request{Flow: "claims", Permits: 6, Waited: claimed})
+			}
+			if i < 3 {
+				ask(now+2, rules.Request{Flow: "above", Priority: 1})
+			}
+			c.Release(now+3, running[0], .5)
+			running = running[1:]
+			for _, h := range dispatched(c) {
+				order, running = append(order, flows[h]), append(running, h)
+			}
+		}
+		return order
+	}
+	for _, fairness := range []rules.Fairness{rules.Places, rules.Work, rules.LeastService, rules.MostTurns} {
+		for _, ordering := range []rules.Ordering{rules.Arrival, rules.Deadline, rules.LatencyTarget, rules.ShortestFirst} {
+			for _, others := range []int{0, 40} { // many flows are searched in another way
+				want, got := play(fairness, ordering, others, 0), play(fairness, ordering, others, time.Hour)
+				if len(want) != 63+others || !slices.Equal(got, want) {
+					t.Errorf("fairness %d, ordering %d, %d others: turns with the claim\n%v, want\n%v", fairness, ordering, others, got, want)
+				}
+			}
+		}
+	}
+	// One queue for all tenants has no shares: the claim goes first there, and not before a higher priority.
+	order := play(rules.Strict, rules.Arrival, 0, time.Hour)
+	if at := slices.Index(order, "claims"); at < 3 || order[0] != "above" {
+		t.Errorf("strict: the first claim goes at position %d of %v, want it behind all of the higher priority", at, order)
+	}
+}
+
+// TestClaimedAgeEnds: a request that claims to be older than the longest wait ends at once.
+func TestClaimedAgeEnds(t *testing.T) {
+	const s = int64(time.Second)
+	c := New(rules.Options{TTL: 10 * time.Second})
+	c.SetCapacity(s, rules.Capacity{Permits: 1, Endpoints: 1})
+	offer(t, c, 3600*s, rules.Request{}, rules.Dispatched)
+	h := offer(t, c, 3601*s, rules.Request{Waited: time.Hour}, rules.Queued)
+	c.Advance(3601*s + 1)
+	if e := c.Events(nil); len(e) != 1 || e[0].Handle != h || e[0].Outcome != rules.Expired {
+		t.Errorf("events %+v, want the end of the request", e)
 	}
 }

@@ -105,7 +105,7 @@ type Request struct {
 	Tokens   int64         // prompt tokens, from which Reconfigure recomputes its permits
 	TTL      time.Duration // longest wait; 0: from the options
 	Target   time.Duration // first-token target; 0: none
-	Waited   time.Duration // before it was offered, at a proxy or another replica
+	Waited   time.Duration // before it was offered, at a proxy or another replica; orders requests of one flow
 	Work     float64       // predicted engine seconds, by size
 	Endable  bool          // it can be evicted
 }
