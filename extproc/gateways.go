@@ -98,7 +98,6 @@ func retries(ctx context.Context) bool {
 // longestWaited is the longest accepted time of request.MetadataWaited. Longer ones are not believed.
 const longestWaited = time.Hour
 
-// waited returns how long the proxy has had the request, 0 if unknown. Clients cannot set it: it is
 // waited returns how long the proxy has had the request, 0 if unknown. It is metadata of the proxy's
 // stream, so headers of clients have no effect; any peer that reaches the port can set it.
 func waited(ctx context.Context) time.Duration {
