@@ -13,7 +13,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // maxRecorded bounds the candidates of one record. Of more, those named by the plan and the first
@@ -53,7 +52,6 @@ type record struct {
 	target    []byte
 	kind      request.Kind
 	at        time.Time
-	session   sessions.Key
 	input     int
 	priority  int
 	prompt    explanation.Prompt
@@ -207,7 +205,7 @@ func (rec *record) fill(c *cycle.Cycle, p cycle.Prediction) {
 	r, plan := c.Request, c.Plan()
 	rec.id, rec.kind = append(rec.id[:0], budget.PrintableName(r.ID)...), r.Kind
 	rec.model, rec.target = append(rec.model[:0], budget.PrintableName(r.Model)...), append(rec.target[:0], budget.PrintableName(r.Target)...)
-	rec.at, rec.session, rec.input, rec.priority = c.Now, c.Session, r.InputTokens, r.Priority
+	rec.at, rec.input, rec.priority = c.Now, r.InputTokens, r.Priority
 	rec.prompt, rec.stream = explainPrompt(r), r.Stream
 	rec.plan = append(rec.plan[:0], plan.Order...)
 	rec.headers = append(rec.headers[:0], plan.Headers...)

@@ -254,6 +254,7 @@ var Rows = Table{
 	{"internal/e2e/kube", 1, Kit, 0},
 	{"internal/e2e/page", 1, Kit, 0},
 	{"internal/e2e/proxies", 1, Kit, 0},
+	{"internal/testkit/fields", 1, Kit, 0},
 	{"internal/testkit/hub", 1, Kit, 0},
 	{"internal/testkit/kinds", 1, Kit, 0},
 	{"internal/testkit/locks", 1, Kit, 0},

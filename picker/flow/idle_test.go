@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
@@ -64,5 +65,31 @@ func TestIdleFlowsExpire(t *testing.T) {
 	c.Advance(start + int64(idleFlow) + 1)
 	if known() {
 		t.Error("a flow did not expire")
+	}
+}
+
+// TestListOfIdleFlows: flows leave the list of idle flows from any position.
+func TestListOfIdleFlows(t *testing.T) {
+	for _, removed := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		var l flowList
+		var all [3]flow
+		for i := range all {
+			l.append(&all[i])
+		}
+		left := []*flow{&all[0], &all[1], &all[2]}
+		for _, i := range removed {
+			l.remove(&all[i])
+			left = slices.DeleteFunc(left, func(f *flow) bool { return f == &all[i] })
+			var forward, back []*flow
+			for f := l.first; f != nil; f = f.next {
+				forward = append(forward, f)
+			}
+			for f := l.last; f != nil; f = f.prev {
+				back = append([]*flow{f}, back...)
+			}
+			if !slices.Equal(forward, left) || !slices.Equal(back, left) {
+				t.Fatalf("order %v, after removal of %d: %d flows forward, %d back, want %d", removed, i, len(forward), len(back), len(left))
+			}
+		}
 	}
 }

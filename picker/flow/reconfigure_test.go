@@ -280,3 +280,30 @@ func TestReconfigureRevoked(t *testing.T) {
 		t.Error("dispatched request holds no permit")
 	}
 }
+
+// TestReconfigureCountsEvictedPermits: permits of an evicted request, recomputed for the new unit, are
+// expected to become free. No second request is evicted for them.
+func TestReconfigureCountsEvictedPermits(t *testing.T) {
+	c := New(rules.Options{Evict: true})
+	c.SetCapacity(1, rules.Capacity{Permits: 4, Endpoints: 1})
+	offer(t, c, 2, rules.Request{Priority: -1, Endable: true, Permits: 2, Tokens: 4}, rules.Dispatched)
+	offer(t, c, 3, rules.Request{Priority: -1, Endable: true, Permits: 2, Tokens: 4}, rules.Dispatched)
+	offer(t, c, 4, rules.Request{Permits: 2, Tokens: 4}, rules.Queued)
+	evicted := func() (n int) {
+		for _, e := range c.Events(nil) {
+			if e.Outcome == rules.Evicted {
+				n++
+			}
+		}
+		return n
+	}
+	if got := evicted(); got != 1 {
+		t.Fatalf("%d requests were evicted, want 1", got)
+	}
+	c.Reconfigure(5, rules.Options{Evict: true}, func(tokens int64) int64 { return tokens })
+	c.SetCapacity(6, rules.Capacity{Permits: 8, Endpoints: 1})
+	c.Advance(7)
+	if got := evicted(); got != 0 {
+		t.Errorf("%d further requests were evicted for the same permits, want none", got)
+	}
+}

@@ -35,9 +35,9 @@ const (
 	hangAfter = 15 * time.Second // in addition to ten times the usual duration
 )
 
-// build compiles the tests of pkg, and traces which mutations each test reaches, within a time limit. It
-// returns nil if the package has no tests.
-func build(pkg, dir string, list []*site, limit time.Duration) (*binary, error) {
+// build compiles the tests of pkg, and traces which mutations each test with a matching name reaches, within
+// a time limit. It returns nil if the package has no tests.
+func build(pkg, dir string, list []*site, tests *regexp.Regexp, limit time.Duration) (*binary, error) {
 	b := &binary{pkg: pkg, path: filepath.Join(dir, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")+".test")}
 	if out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", b.path, pkg).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go test -c %s: %w\n%s", pkg, err, out)
@@ -50,7 +50,7 @@ func build(pkg, dir string, list []*site, limit time.Duration) (*binary, error) 
 		return nil, fmt.Errorf("tests of %s: %w", pkg, err)
 	}
 	var mu sync.Mutex
-	names := slices.DeleteFunc(strings.Fields(string(out)), func(name string) bool { return !testName.MatchString(name) })
+	names := slices.DeleteFunc(strings.Fields(string(out)), func(name string) bool { return !testName.MatchString(name) || !tests.MatchString(name) })
 	b.skipped = each(names, limit, func(worker int, name string) {
 		file := filepath.Join(dir, fmt.Sprintf("trace%d", worker))
 		t := b.trace(name, file, len(list))

@@ -9,7 +9,7 @@
 // once in the file. The command prints a table. It fails if a change survives or can no longer be
 // applied.
 //
-//	go run ./internal/testkit/mutants -random 40 [-seed COMMIT] [-only picker/*.go] [-kind copied] [-for 5m]
+//	go run ./internal/testkit/mutants -random 40 [-seed COMMIT] [-only picker/*.go] [-kind copied] [-run TestStatus] [-for 5m]
 //	go run ./internal/testkit/mutants -rules
 //
 // Random mutations change operators, conditions and results, or drop a copied field. All mutations of a

@@ -25,6 +25,7 @@ func main() {
 	part := flag.String("part", "1/1", "the part of the list to try, such as 2/6: every sixth change, from the second on")
 	random := flag.Int("random", 0, "try that many random mutations over all packages instead of a list")
 	kind := flag.String("kind", "", "with -random, mutations whose kind has this in it, such as copied")
+	tests := flag.String("run", "", "with -random, only tests whose names match this regular expression")
 	rules := flag.Bool("rules", false, "try all mutations that remove or invert a rule of trust, budget and admission code")
 	seed := flag.String("seed", "1", "seed of the random mutations, such as a commit")
 	share := flag.Float64("caught", 0.65, "share of all random mutations that tests must catch; small samples may have less")
@@ -34,7 +35,7 @@ func main() {
 		*random = -1
 	}
 	if *random != 0 {
-		if err := runRandom(*random, selection{*seed, *only, *kind}, *share, *limit); err != nil {
+		if err := runRandom(*random, selection{*seed, *only, *kind, *tests}, *share, *limit); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -37,6 +37,7 @@ var excluded = []string{"internal/lab/", "internal/testkit/", "internal/parts/",
 type site struct {
 	file    string
 	line    int
+	column  int // in bytes, from 1
 	kind    string
 	source  []byte
 	order   int    // within the file, outer expressions first
@@ -44,7 +45,9 @@ type site struct {
 	invalid bool   // does not compile
 }
 
-func (s *site) String() string { return fmt.Sprintf("%s:%d: %s", s.file, s.line, s.kind) }
+func (s *site) String() string {
+	return fmt.Sprintf("%s:%d:%d: %s", s.file, s.line, s.column, s.kind)
+}
 
 // critical reports whether the mutation is in trust, budget or admission code.
 func (s *site) critical() bool {
@@ -63,6 +66,7 @@ type selection struct {
 	seed string
 	only string // patterns of files, separated by commas; empty: all
 	kind string // part of the kind of mutation; empty: all
+	run  string // regular expression of the names of tests; empty: all
 }
 
 // sample returns n sites of the product below the current folder, chosen by seed. A quarter of the
@@ -184,7 +188,7 @@ func (f *finder) instead(from token.Pos, length int, text string) edit {
 }
 
 func (f *finder) add(kind string, at token.Pos, edits ...edit) {
-	f.found = append(f.found, &site{file: f.path, line: f.fset.Position(at).Line, kind: kind, source: f.source, order: len(f.found), edits: edits})
+	f.found = append(f.found, &site{file: f.path, line: f.fset.Position(at).Line, column: f.fset.Position(at).Column, kind: kind, source: f.source, order: len(f.found), edits: edits})
 }
 
 // text returns the source of an expression on one line; ok is false if it cannot be on one line.

@@ -22,6 +22,7 @@ type trial struct {
 	list      []*site
 	dir       string
 	importers map[string][]string
+	tests     *regexp.Regexp // names of the tests to run
 	limit     time.Duration
 	end       time.Time // start no further mutation after it
 }
@@ -61,9 +62,15 @@ func runRandom(n int, from selection, share float64, limit time.Duration) error 
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	t := &trial{list: list, dir: dir, limit: limit, end: time.Now().Add(limit)}
-	if t.importers, err = importersOf(); err != nil {
+	tests, err := regexp.Compile(from.run)
+	if err != nil {
 		return err
+	}
+	t := &trial{list: list, dir: dir, tests: tests, limit: limit, end: time.Now().Add(limit)}
+	if from.run == "" { // names are those of one package
+		if t.importers, err = importersOf(); err != nil {
+			return err
+		}
 	}
 	fmt.Printf("%d random mutations, seed %s\n", len(list), from.seed)
 	verdicts, err := t.try()
@@ -253,7 +260,7 @@ func (t *subject) binary(pkg string) (*binary, error) {
 	once := t.built[pkg]
 	if once == nil {
 		once = sync.OnceValues(func() (*binary, error) {
-			b, err := build(pkg, t.dir, t.list, t.limit/4)
+			b, err := build(pkg, t.dir, t.list, t.tests, t.limit/4)
 			if b != nil && len(b.broken) > 0 {
 				fmt.Printf("%s: left out %s, which fail without a mutation here\n", pkg, strings.Join(b.broken, ", "))
 			}
