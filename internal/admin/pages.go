@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/problems"
 )
 
 //go:embed status.html
@@ -85,8 +86,9 @@ func readyz(ready func() []Check) http.HandlerFunc {
 
 // shown is the data for the status page.
 type shown struct {
-	Status template.JS
-	Nonce  string // for the page's own script and style
+	Status  template.JS
+	Nonce   string // for the page's own script and style
+	Runbook string // address, without the anchor
 }
 
 type nonceKey struct{}
@@ -108,7 +110,7 @@ func page(status func() any) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = statusPage.Execute(w, shown{Status: template.JS(cli.AppendPrintable(nil, v)), Nonce: nonceOf(r.Context())})
+		_ = statusPage.Execute(w, shown{Status: template.JS(cli.AppendPrintable(nil, v)), Nonce: nonceOf(r.Context()), Runbook: problems.Runbook})
 	}
 }
 

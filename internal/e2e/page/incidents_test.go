@@ -105,6 +105,9 @@ func TestIncidents(t *testing.T) {
 					t.Errorf("the page shows %q, want %q in it", got, want)
 				}
 			}
+			if got, want := s.eval(t, `document.querySelector("#out section a").href`), problems.Runbook+"#"+strings.ToLower(string(in.code)); got != want {
+				t.Errorf("the problem's code links to %q, want %q", got, want)
+			}
 			if in.shows != "" {
 				s.await(t, `document.getElementById("out").textContent`, in.shows)
 			}
