@@ -20,7 +20,7 @@ const (
 
 // TestFlagTable compares the manual's table with the flags of serve.
 func TestFlagTable(t *testing.T) {
-	const path = "../../docs/configuration.md"
+	const path = "../../docs/flags.md"
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// TestEnvironment checks that docs/configuration.md lists each environment variable that the program
+// TestEnvironment checks that docs/flags.md lists each environment variable that the program
 // reads by a literal name.
 func TestEnvironment(t *testing.T) {
-	table, found := section(read(t, root+"/docs/configuration.md"), "Environment")
+	table, found := section(read(t, root+"/docs/flags.md"), "Environment")
 	if !found {
-		t.Fatal("docs/configuration.md has no section Environment")
+		t.Fatal("docs/flags.md has no section Environment")
 	}
 	call := regexp.MustCompile(`(?i:getenv|lookupenv)\("([A-Z][A-Z0-9_]+)"\)`)
 	seen := 0
@@ -26,7 +26,7 @@ func TestEnvironment(t *testing.T) {
 			for _, m := range call.FindAllStringSubmatch(read(t, path), -1) {
 				seen++
 				if name := m[1]; !strings.Contains(table, "`"+name+"`") && !strings.HasPrefix(name, "OTEL_") {
-					t.Errorf("%s reads %s, which docs/configuration.md does not list", path, name)
+					t.Errorf("%s reads %s, which docs/flags.md does not list", path, name)
 				}
 			}
 			return nil

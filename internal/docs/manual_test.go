@@ -39,7 +39,7 @@ func TestManualNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(paths, root+"/docs/configuration.md", root+"/docs/migrate.md", root+"/docs/explain.md", root+"/docs/clustering.md", root+"/docs/kubernetes.md", root+"/docs/proxies.md") {
+	for _, path := range append(paths, root+"/docs/configuration.md", root+"/docs/flags.md", root+"/docs/migrate.md", root+"/docs/explain.md", root+"/docs/clustering.md", root+"/docs/kubernetes.md", root+"/docs/proxies.md") {
 		page := read(t, path)
 		for _, name := range regexp.MustCompile(`grapevine_[a-z_]+`).FindAllString(page, -1) {
 			if !known[name] {
