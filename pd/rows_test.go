@@ -13,7 +13,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	needs := map[string]bool{
 		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true, "header-label-affinity-scorer": true,
-		"priority-holdback-policy": true, "engine-priority-producer": true,
+		"priority-holdback-policy": true, "engine-priority-producer": true, "decision-tree-filter": true, "disaggregatedset-rollout-screener": true, "k8s-notification-source": true,
 		"endpoint-attribute-weight-scorer": true, "endpoint-attribute-scorer": true, "endpoint-attribute-filter": true, "label-producer": true, "expression-filter": true, "expression-scorer": true, "wasm-filter": true, "wasm-scorer": true,
 	}
 	for _, row := range Table() {
@@ -37,7 +37,7 @@ func TestTable(t *testing.T) {
 			plugin.KindFilter: p.Filter != nil, plugin.KindScorer: p.Scorer != nil, plugin.KindPicker: p.Picker != nil, plugin.KindHandler: p.Handler != nil,
 			plugin.KindPolicy: p.Scorer != nil && p.Picker != nil, plugin.KindDetector: p.Detector != nil, plugin.KindFairness: p.Flow != nil, plugin.KindUsage: p.Flow != nil && p.Flow.Limit != nil,
 			plugin.KindOrdering: p.Flow != nil, plugin.KindDecider: p.Decider.Split != nil, plugin.KindProducer: p.Producer != nil || p.Labels != nil || p.Admit != nil || row.Note != "", plugin.KindDiscovery: p.File != nil,
-			plugin.KindParser: row.Note != "", plugin.KindSource: row.Note != "" || p.Metrics != nil,
+			plugin.KindParser: row.Note != "", plugin.KindSource: row.Note != "" || p.Metrics != nil || p.Topology != nil,
 		}
 		if !plays[row.Kind] {
 			t.Errorf("%s does not play a %s", row.Name, row.Kind)

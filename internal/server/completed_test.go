@@ -40,3 +40,27 @@ plugins:
 		t.Error("an empty configuration changes nothing")
 	}
 }
+
+// TestPagesOfClusters: labels of a cluster say where its metrics page is.
+func TestPagesOfClusters(t *testing.T) {
+	c, problems := config.Parse("f", []byte(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: multicluster-metrics-data-source}
+`), config.Options{Table: pd.Table()})
+	if c == nil {
+		t.Fatal(problems)
+	}
+	at := netip.MustParseAddrPort("10.0.0.1:443")
+	labels := map[string]string{endpoint.LabelMetricsAddress: "pool.example.com"}
+	got := completed([]endpoint.Spec{
+		{Addr: at}, {Addr: at, Labels: labels},
+		{Addr: at, Labels: map[string]string{endpoint.LabelMetricsAddress: "fd00::1", endpoint.LabelMetricsPort: "9090"}},
+		{Addr: at, Labels: labels, Metrics: "http://own/metrics"},
+	}, c)
+	for i, want := range []string{"", "https://pool.example.com:443/metrics", "https://[fd00::1]:9090/metrics", "http://own/metrics"} {
+		if got[i].Metrics != want {
+			t.Errorf("endpoint %d: page %q, want %q", i, got[i].Metrics, want)
+		}
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,7 +198,7 @@ func (f *configuration) apply(found discovery.Found) {
 // completed adds the configuration's event and metrics settings to endpoints without their own.
 func completed(specs []endpoint.Spec, c *config.Config) []endpoint.Spec {
 	m := c.Metrics
-	if c.Producer.Events == (endpoint.Events{}) && m.Port == 0 {
+	if c.Producer.Events == (endpoint.Events{}) && m.Port == 0 && !m.ByLabel {
 		return specs
 	}
 	out := slices.Clone(specs)
@@ -205,9 +207,16 @@ func completed(specs []endpoint.Spec, c *config.Config) []endpoint.Spec {
 		if e.Events == (endpoint.Events{}) {
 			e.Events = c.Producer.Events
 		}
-		if e.Metrics == "" && m.Port > 0 {
-			at := netip.AddrPortFrom(e.Addr.Addr(), uint16(m.Port))
-			e.Metrics = cmp.Or(m.Scheme, "http") + "://" + at.String() + "/" + strings.TrimPrefix(cmp.Or(m.Path, "metrics"), "/")
+		if e.Metrics != "" {
+			continue
+		}
+		at := netip.AddrPortFrom(e.Addr.Addr(), uint16(cmp.Or(m.Port, int(e.Addr.Port())))).String()
+		elsewhere := m.Port > 0
+		if host := e.Labels[endpoint.LabelMetricsAddress]; m.ByLabel && host != "" {
+			at, elsewhere = net.JoinHostPort(host, cmp.Or(e.Labels[endpoint.LabelMetricsPort], strconv.Itoa(cmp.Or(m.Port, int(e.Addr.Port()))))), true
+		}
+		if elsewhere {
+			e.Metrics = cmp.Or(m.Scheme, "http") + "://" + at + "/" + strings.TrimPrefix(cmp.Or(m.Path, "metrics"), "/")
 		}
 	}
 	return out

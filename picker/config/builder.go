@@ -64,6 +64,8 @@ func (b *builder) document(root strict.Node) {
 	b.readPlugins(doc.Field("plugins"))
 	b.bindProducers()
 	b.bindAttributes()
+	b.bindTopology()
+	b.bindFilters()
 	b.readMetrics()
 	b.readProfiles(doc.Field("schedulingProfiles"))
 	b.addScreens()
@@ -236,6 +238,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 		out.Urgency, out.UrgencyText = p.Urgency, p.UrgencyText
 	}
 	out.Sessions = append(out.Sessions, p.Sessions...)
+	out.Stamps = append(out.Stamps, p.Stamps...)
 	out.FlowHeaders = append(out.FlowHeaders, p.FlowHeaders...)
 }
 
@@ -247,9 +250,7 @@ func (b *builder) config() *Config {
 	if c.Flow != nil {
 		c.Flow.nameBy(c.Producer.FlowHeaders)
 	}
-	if h := c.Producer.TokenHeader; h != "" {
-		c.Rules.Answer = plugins.SessionHeader(h)
-	}
+	c.Rules.Answer = plugins.AnswerHeaders(c.Producer.TokenHeader, c.Producer.Stamps)
 	for _, p := range b.plugins {
 		if p.plugin.Sandbox != nil {
 			c.Sandboxes = append(c.Sandboxes, Sandbox{p.name, p.plugin.Sandbox})

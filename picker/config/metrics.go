@@ -13,7 +13,8 @@ type Metrics struct {
 	Dialects     *scrape.Dialects // nil: the built-in names
 	Scheme, Path string           // for endpoints without their own; "" for the defaults
 	TLS          plugin.PageTLS
-	Port         int // 0: the endpoint's own port
+	Port         int  // 0: the endpoint's own port
+	ByLabel      bool // see plugin.EngineMetrics
 }
 
 // readMetrics collects the plugins' settings for metrics pages.
@@ -29,7 +30,7 @@ func (b *builder) readMetrics() {
 			}
 			source = in
 			b.out.Metrics.Scheme, b.out.Metrics.Path, b.out.Metrics.TLS = m.Scheme, m.Path, m.TLS
-			b.out.Metrics.Port = m.Port
+			b.out.Metrics.Port, b.out.Metrics.ByLabel = m.Port, m.ByLabel
 		case names != nil:
 			in.node.Problem(firstOnLine(names.node), "two plugins configure how metrics are read: %s and %s", names.name, in.name)
 		default:

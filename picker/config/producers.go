@@ -1,13 +1,20 @@
 package config
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 const (
 	prefixProducer = "prefixMatchInfoProducerName"
 	estimate       = "approx-prefix-cache-producer"
+
+	topologyProducer  = "topologyProducerName"
+	topologyExtractor = "topology-extractor"
 )
 
 // producersOf has the types of producers, by the consumer's parameter.
@@ -53,7 +60,7 @@ func (b *builder) noteUnbound(used map[string]bool) {
 	precise := false
 	for _, in := range b.plugins {
 		precise = precise || in.typ.Name == "precise-prefix-cache-producer"
-		if in.typ.Name == estimate && in.name != estimate && !used[in.name] && !in.broken {
+		if in.typ.Name == estimate && in.name != estimate && !slices.Contains(in.typ.Aliases, in.name) && !used[in.name] && !in.broken {
 			in.apart = true
 			b.note(in.node, "set it as prefixMatchInfoProducerName of a scorer, or omit its name", "no plugin uses producer %s, so its settings have no effect", in.name)
 		}
@@ -94,6 +101,52 @@ func (b *builder) producer(at strict.Node, name string, types []string) *instanc
 	return nil
 }
 
+// bindTopology gives plugins that compare locations the labels of the extractor that they name, or of
+// the one with the default name.
+func (b *builder) bindTopology() {
+	for _, in := range b.plugins {
+		if in.plugin.BindTopology == nil || in.broken {
+			continue
+		}
+		name := topologyExtractor
+		if at := in.params.At(topologyProducer); at.IsText() {
+			name, _ = at.Text()
+		}
+		from := b.byName[cmp.Or(name, topologyExtractor)]
+		switch {
+		case from != nil && from.plugin.Topology != nil:
+			bound := in.plugin.BindTopology(*from.plugin.Topology)
+			in.plugin.Filter, in.plugin.Scorer = bound.Filter, bound.Scorer
+		case name != "" && name != topologyExtractor:
+			b.note(in.params.At(topologyProducer), b.reference(name), "plugin %s: no topology-extractor is named %q: the default labels apply", in.name, name)
+		}
+	}
+}
+
+// bindFilters builds the filters that apply others. A filter must be listed before one that applies it,
+// so that they cannot form a ring.
+func (b *builder) bindFilters() {
+	for _, in := range b.plugins {
+		if in.plugin.BindFilters == nil || in.broken {
+			continue
+		}
+		in.plugin.Filter = in.plugin.BindFilters(func(field, name string) cycle.Filter {
+			at := in.params.At(field)
+			of := b.find(at)
+			switch {
+			case of == nil:
+				return nil
+			case of.plugin.BindFilters != nil && of.plugin.Filter == nil:
+				at.Problem("list it before "+in.name, "%s: filter %s is not ready", at.Path(), name)
+			case of.plugin.Filter == nil:
+				at.Problem("", "%s: %s is %s, not a filter", at.Path(), name, article(of.typ.Kind))
+			}
+			return of.plugin.Filter
+		})
+		in.broken = in.plugin.Filter == nil
+	}
+}
+
 // bindAttributes connects plugins that read an attribute to the label or the custom gauge that a
 // producer publishes under its key. Without a producer they keep working, and a note says that they
 // see no value.
@@ -101,7 +154,7 @@ func (b *builder) bindAttributes() {
 	for _, in := range b.plugins {
 		for _, name := range in.plugin.Gauges {
 			if !b.publishesGauge(plugin.Attribute{Key: name}) {
-				b.note(in.node, "list it in customMetrics of a core-metrics-extractor", "plugin %s: no plugin publishes the gauge %q: no endpoint has a value", in.name, name)
+				b.note(in.node, gaugeHint(name), "plugin %s: no plugin publishes the gauge %q: no endpoint has a value", in.name, name)
 			}
 		}
 		read := in.plugin.Attribute
@@ -119,6 +172,14 @@ func (b *builder) bindAttributes() {
 			b.note(in.node, "list a label-producer with this attributeKey", "plugin %s: no producer publishes attribute %q: all endpoints get the lowest score", in.name, read.Key)
 		}
 	}
+}
+
+// gaugeHint says which plugin publishes a gauge.
+func gaugeHint(name string) string {
+	if name == plugin.GaugeClusterQueue || name == plugin.GaugeClusterKVUse {
+		return "list a multicluster-metrics-extractor"
+	}
+	return "list it in customMetrics of a core-metrics-extractor"
 }
 
 // bindNumber connects a plugin that reads a number. Without a producer it sees no value.

@@ -25,6 +25,34 @@ func KeepAllIfNone(keep []bool) {
 	}
 }
 
+// FilterAmong applies a filter to the candidates with keep, as if the others had been dropped before.
+func (c *Cycle) FilterAmong(f Filter, keep []bool) {
+	outer := c.live
+	inner := make([]int32, 0, len(outer))
+	for k, i := range outer {
+		if keep[k] {
+			inner = append(inner, i)
+		}
+	}
+	if len(inner) == 0 {
+		return
+	}
+	kept := make([]bool, len(inner))
+	for k := range kept {
+		kept[k] = true
+	}
+	c.live = inner
+	f.Filter(c, kept)
+	c.live = outer
+	n := 0
+	for k := range keep {
+		if keep[k] {
+			keep[k] = kept[n]
+			n++
+		}
+	}
+}
+
 // Scorer sets scores[k] for every candidate c.At(k); higher is better. Scores that share a profile
 // with others must be in [0, 1]. NaN counts as the worst.
 type Scorer interface {

@@ -8,6 +8,10 @@ const (
 	// LabelRevision has one value for all roles of a revision in a set of the API group
 	// disaggregatedset.x-k8s.io.
 	LabelRevision = "disaggregatedset.x-k8s.io/revision"
+
+	// LabelMetricsAddress and LabelMetricsPort say where the metrics page of a remote cluster is.
+	LabelMetricsAddress = "metricsAddress"
+	LabelMetricsPort    = "metricsPort"
 )
 
 // Paired reports whether two endpoints may serve parts of one request: unless both have a revision,

@@ -1,11 +1,6 @@
 package plugin
 
-import (
-	"errors"
-	"maps"
-	"slices"
-	"strings"
-)
+import "github.com/grapevine-epp/grapevine/picker/endpoint"
 
 // Notes of types with built-in functions.
 const (
@@ -19,12 +14,23 @@ const (
 	noteDefaults = "always active"
 	noteHeaders  = "the profile handler sets the headers"
 	noteModels   = "GET /v1/models is always answered with the models of all endpoints"
+	noteObjects  = "no plugin here reads other objects; pools, objectives and rewrites are always watched"
 	noteHistory  = "no plugin here reads the history of sessions"
 )
 
 // builtIn is the factory of types whose function is built in. It accepts any parameters.
 func builtIn(p *Params) (Plugin, error) {
 	return Plugin{}, p.Read(&map[string]Unchecked{})
+}
+
+type notificationParams struct {
+	Group   string `json:"group,omitempty"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+}
+
+func newNotification(p notificationParams) (Plugin, error) {
+	return Plugin{}, Faults(Require(p.Version != "", "version", "is required"), Require(p.Kind != "", "kind", "is required"))
 }
 
 type fileDiscoveryParams struct {
@@ -36,20 +42,27 @@ func newFileDiscovery(p fileDiscoveryParams) (Plugin, error) {
 	return Plugin{File: &FileDiscovery{Path: p.Path, Watch: p.WatchFile}}, Require(p.Path != "", "path", "is needed")
 }
 
-// topologyLabels are the labels with endpoints' locations.
-var topologyLabels = []string{"kubernetes.io/hostname", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
+type topologyExtractorParams struct {
+	Hostname string `json:"hostname"`
+	Rack     string `json:"rack"`
+	Zone     string `json:"zone"`
+	Region   string `json:"region"`
+}
 
-// newTopologyExtractor rejects other label names: they would leave endpoints without a comparable
-// location and change the choice.
-func newTopologyExtractor(p *Params) (Plugin, error) {
-	names := map[string]string{}
-	err := p.Read(&names)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		err = errors.Join(err, Foreign(names[name] != "" && !slices.Contains(topologyLabels, names[name]), name, Replacement{
-			Use: "use the labels " + strings.Join(topologyLabels, ", "), Lost: "other label names",
-		}))
+// newTopologyExtractor names the labels by which the topology plugins compare endpoints.
+func newTopologyExtractor(p topologyExtractorParams) (Plugin, error) {
+	labels := TopologyLabels{p.Hostname, p.Rack, p.Zone, p.Region}
+	return Plugin{Topology: &labels}, Faults(Require(p.Hostname != "", "hostname", "must not be empty"), Require(p.Rack != "", "rack", "must not be empty"),
+		Require(p.Zone != "", "zone", "must not be empty"), Require(p.Region != "", "region", "must not be empty"))
+}
+
+// usualTopology are the default labels.
+func usualTopology() topologyExtractorParams {
+	l := endpoint.Levels
+	return topologyExtractorParams{
+		Hostname: l[endpoint.LevelHost].Label, Rack: l[endpoint.LevelRack].Label,
+		Zone: l[endpoint.LevelZone].Label, Region: l[endpoint.LevelRegion].Label,
 	}
-	return Plugin{}, err
 }
 
 // SettingTypes returns the types without a role in scheduling, in the manual's order. Their
@@ -78,10 +91,17 @@ func SettingTypes() Table {
 			New: WithParams(metricsSourceParams{Scheme: "http", Path: "/metrics", InsecureSkipVerify: true}, newMetricsSource)},
 		{Name: "core-metrics-extractor", Aliases: []string{"model-server-protocol-metrics"}, Kind: KindSource,
 			Summary: "Sets how engines' metrics pages are read.", New: WithParams(extractorParams{}, newExtractor)},
+		{Name: "multicluster-metrics-data-source", Kind: KindSource, Summary: "Sets the location of the metrics pages of clusters' endpoint pickers.",
+			New: WithParams(metricsSourceParams{Scheme: "https", Path: "/metrics"}, newClusterSource)},
+		{Name: "multicluster-metrics-extractor", Kind: KindSource, Summary: "Sets how the metrics pages of clusters' endpoint pickers are read.",
+			New: WithParams(clusterExtractorParams{KVUse: "llm_d_epp_average_kv_cache_utilization", Queue: "llm_d_epp_average_queue_size"}, newClusterExtractor)},
+		{Name: "k8s-notification-source", Kind: KindSource, Summary: "Built in.", Note: noteObjects,
+			New: WithParams(notificationParams{}, newNotification)},
 		done(KindSource, "models-data-source", noteDefaults),
 		done(KindSource, "models-data-extractor", noteDefaults),
 		done(KindSource, "endpoint-notification-source", noteDefaults),
-		{Name: "topology-extractor", Kind: KindSource, Summary: "Built in.", Note: noteDefaults, New: newTopologyExtractor},
+		{Name: "topology-extractor", Kind: KindSource, Summary: "Names the labels with endpoints' locations for the topology plugins.",
+			New: WithParams(usualTopology(), newTopologyExtractor)},
 		done(KindProducer, "sheddable-eviction-filter", noteEvict, "eviction-sheddable-filter"),
 		done(KindProducer, "priority-then-time-eviction-order-policy", noteEvict, "eviction-priority-then-time-ordering"),
 		done(KindParser, "openai-parser", noteParser),
@@ -89,7 +109,7 @@ func SettingTypes() Table {
 		done(KindParser, "vllmhttp-parser", noteParser, "vllm-http-parser"),
 		done(KindParser, "sglang-parser", noteParser, "sglanghttp-parser"),
 		done(KindParser, "passthrough-parser", noteParser),
-		{Name: "file-discovery", Aliases: []string{"file-discovery-plugin"}, Kind: KindDiscovery,
+		{Name: "file-discovery", Aliases: []string{"file-discovery-plugin", "multicluster-file-discovery"}, Kind: KindDiscovery,
 			Summary: "Endpoints from a file.", New: WithParams(fileDiscoveryParams{WatchFile: true}, newFileDiscovery)},
 	}
 }

@@ -120,3 +120,32 @@ func newMetricsSource(p metricsSourceParams) (Plugin, error) {
 		Require(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
 		Require(p.Path != "", "path", "must not be empty"))
 }
+
+// Gauges that multicluster-metrics-extractor reads from the metrics page of a cluster's endpoint picker:
+// means over the cluster's engines.
+const (
+	GaugeClusterQueue = "llm-d.ai/multicluster-queue-size"
+	GaugeClusterKVUse = "llm-d.ai/multicluster-kv-cache-utilization"
+)
+
+type clusterExtractorParams struct {
+	KVUse string `json:"kvCacheUtilizationMetric"`
+	Queue string `json:"queueSizeMetric"`
+}
+
+// newClusterExtractor configures pages of endpoints that are clusters. Such a page has means of a pool
+// instead of an engine's gauges.
+func newClusterExtractor(p clusterExtractorParams) (Plugin, error) {
+	const name = "cluster"
+	return Plugin{Metrics: &EngineMetrics{Default: name, Engines: []EngineNames{{
+		Name: name, QueuedRequests: p.Queue, KVUsage: p.KVUse,
+		CustomMetrics: []CustomMetric{{AttributeKey: GaugeClusterQueue, MetricSpec: p.Queue}, {AttributeKey: GaugeClusterKVUse, MetricSpec: p.KVUse}},
+	}}}}, Faults(Require(p.Queue != "", "queueSizeMetric", "must not be empty"), Require(p.KVUse != "", "kvCacheUtilizationMetric", "must not be empty"))
+}
+
+// newClusterSource configures where the metrics pages of clusters are.
+func newClusterSource(p metricsSourceParams) (Plugin, error) {
+	out, err := newMetricsSource(p)
+	out.Metrics.ByLabel = true
+	return out, err
+}

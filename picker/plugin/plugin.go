@@ -77,6 +77,14 @@ type Plugin struct {
 	BindLabel    func(label string) Plugin
 	BindNumber   func(Number) Plugin
 
+	// Topology are the labels with endpoints' locations, if the plugin names them. BindTopology
+	// rebuilds a plugin that compares locations by other labels.
+	Topology     *TopologyLabels
+	BindTopology func(TopologyLabels) Plugin
+
+	// BindFilters builds the filter of a plugin that applies others.
+	BindFilters func(FindFilter) cycle.Filter
+
 	// Gauges are the custom gauges that the plugin reads by name.
 	Gauges []string
 
@@ -95,6 +103,12 @@ type Holdings struct {
 	// Chosen records that the request is sent to ep.
 	Chosen func(c *cycle.Cycle, ep *endpoint.Endpoint)
 }
+
+// FindFilter returns the filter of the plugin that a parameter names, or nil after a problem.
+type FindFilter func(field, name string) cycle.Filter
+
+// TopologyLabels are the names of the labels of endpoint.Levels.
+type TopologyLabels [len(endpoint.Levels)]string
 
 // Use is a parameter that refers to another plugin.
 type Use struct {

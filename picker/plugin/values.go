@@ -30,7 +30,11 @@ type Producer struct {
 	Urgency       func(c *cycle.Cycle, endpoints []string, own float64) (int64, bool) // see picker.Rules
 	UrgencyText   string                                                              // description of Urgency in one line
 	TokenHeader   string                                                              // response header for the endpoint's token; "": none
+	Stamps        []Stamp                                                             // response headers with labels of the endpoint
 }
+
+// Stamp is a response header with the value of a label of the endpoint that the request was sent to.
+type Stamp struct{ Header, Label string }
 
 // FileDiscovery is the configured endpoints file.
 type FileDiscovery struct {
@@ -47,6 +51,9 @@ type EngineMetrics struct {
 	Scheme, Path string
 	TLS          PageTLS
 	Port         int // 0: the endpoint's own port
+	// ByLabel means that the labels metricsAddress and metricsPort of an endpoint replace the host and
+	// the port of its page.
+	ByLabel bool
 }
 
 // EngineNames are the gauges of one engine: name, or name{label=value}; "" for missing ones.

@@ -23,16 +23,17 @@ func TestAllocations(t *testing.T) {
 		"engine-priority-producer":     `{"matchLabels":{"zone":"a"}}`,
 
 		"endpoint-attribute-weight-scorer": `{"attributeKey":"zone","weights":{"a":1}}`, "label-producer": `{"label":"zone","attributeKey":"zone"}`,
-		"endpoint-attribute-scorer": `{"attributeKey":"g","algorithm":{"type":"linear_lower_is_better"}}`,
-		"endpoint-attribute-filter": `{"attribute":"g","algorithm":{"type":"threshold","threshold":{"operator":"LessThan","value":3}}}`,
-		"utilization-filter":        `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
+		"endpoint-attribute-scorer":         `{"attributeKey":"g","algorithm":{"type":"linear_lower_is_better"}}`,
+		"endpoint-attribute-filter":         `{"attribute":"g","algorithm":{"type":"threshold","threshold":{"operator":"LessThan","value":3}}}`,
+		"disaggregatedset-rollout-screener": rolloutOf("sum"), "k8s-notification-source": `{"version":"v1","kind":"Pod"}`,
+		"utilization-filter": `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
 	}
 	addresses := []string{fl.pool.Snapshot().Endpoints[0].Address}
 	r := ask(5000)
 	r.Session, r.Adapter = "s", "a"
 	r.Headers = headerMap{request.HeaderTestSelection: "10.0.0.2:8000,10.0.0.3"}
 	for _, row := range Builtin() {
-		if row.Name == "file-discovery" || strings.HasPrefix(row.Name, "expression-") || strings.HasPrefix(row.Name, "wasm-") { // expressions allocate their values, and modules have a test of their own
+		if row.Name == "file-discovery" || row.Name == "decision-tree-filter" || strings.HasPrefix(row.Name, "expression-") || strings.HasPrefix(row.Name, "wasm-") { // expressions and trees allocate, and modules have a test of their own
 			continue
 		}
 		p := build(t, row.Name, params[row.Name])

@@ -58,6 +58,12 @@ func newAttributeScorer(p attributeScorerParams) (plugin.Plugin, error) {
 			plugin.Require(!s.fixed || s.low < s.high, "algorithm.normalization.fixedRange", "must have a min below max"))...)
 }
 
+// clusterScorer returns a scorer of a gauge that a cluster's endpoint picker publishes.
+func clusterScorer(gauge string, s attributeScorer) plugin.Plugin {
+	s.number = plugin.GaugeNumber(gauge)
+	return plugin.Plugin{Scorer: s, Gauges: []string{gauge}}
+}
+
 // attributeOf returns the attribute with a key in the parameter named field.
 func attributeOf(field, key string, producer *string) (*plugin.Attribute, []error) {
 	read := &plugin.Attribute{Key: key}

@@ -42,25 +42,32 @@ type topologyScorerParams struct {
 
 // topologyScorer scores the closeness of an endpoint to the one chosen before, by the closest level
 // that they share.
-type topologyScorer struct{}
+type topologyScorer struct{ labels plugin.TopologyLabels }
 
 func newTopologyScorer(topologyScorerParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: topologyScorer{}}, nil
+	bind := func(labels plugin.TopologyLabels) plugin.Plugin {
+		return plugin.Plugin{Scorer: topologyScorer{labels}}
+	}
+	var usual plugin.TopologyLabels
+	for i, level := range endpoint.Levels {
+		usual[i] = level.Label
+	}
+	return plugin.Plugin{Scorer: topologyScorer{usual}, BindTopology: bind}, nil
 }
 
 // levelScores are the scores of endpoint.Levels.
 var levelScores = [len(endpoint.Levels)]float64{1, .2, .05, .02}
 
 // Score implements cycle.Scorer.
-func (topologyScorer) Score(c *cycle.Cycle, scores []float64) {
+func (s topologyScorer) Score(c *cycle.Cycle, scores []float64) {
 	clear(scores)
 	if c.Peer == nil {
 		return
 	}
 	for k := range scores {
-		for i, level := range endpoint.Levels {
-			a, _ := c.Peer.Label(level.Label)
-			if b, ok := c.At(k).Label(level.Label); ok && a != "" && a == b {
+		for i, label := range s.labels {
+			a, _ := c.Peer.Label(label)
+			if b, ok := c.At(k).Label(label); ok && a != "" && a == b {
 				scores[k] = levelScores[i]
 				break
 			}

@@ -159,6 +159,28 @@ func isObject(b []byte) bool {
 	return true
 }
 
+// AnswerHeaders returns an Answer function for picker.Rules that sets the session token, unless token is
+// "", and the stamps; nil if there is nothing to set.
+func AnswerHeaders(token string, stamps []plugin.Stamp) func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
+	if len(stamps) == 0 {
+		if token == "" {
+			return nil
+		}
+		return SessionHeader(token)
+	}
+	return func(c *cycle.Cycle, chosen int32) (out []request.HeaderSet) {
+		if token != "" {
+			out = SessionHeader(token)(c, chosen)
+		}
+		for _, s := range stamps {
+			if value, ok := c.All(chosen).Label(s.Label); ok && value != "" {
+				out = append(out, request.HeaderSet{Name: s.Header, Value: value})
+			}
+		}
+		return out
+	}
+}
+
 // SessionHeader returns an Answer function for picker.Rules that issues tokens in a response
 // header, as other pickers do. Requests without their own session get the base64 of their
 // endpoint's namespace and name. A client that sends the token back reaches the same endpoint

@@ -41,7 +41,15 @@ func newTopology(p topologyParams) (plugin.Plugin, error) {
 	if p.HostLabel != "" && len(f.labels) > 0 {
 		f.labels[0] = p.HostLabel
 	}
-	return plugin.Plugin{Filter: f}, plugin.Faults(
+	bind := func(labels plugin.TopologyLabels) plugin.Plugin {
+		bound := f
+		bound.labels = labels[:last+1]
+		if p.HostLabel != "" && last >= 0 {
+			bound.labels[0] = p.HostLabel
+		}
+		return plugin.Plugin{Filter: bound}
+	}
+	return plugin.Plugin{Filter: f, BindTopology: bind}, plugin.Faults(
 		plugin.Require(last >= 0, "minAffinity", "must be host, rack, zone or region"),
 		plugin.Require(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
 }

@@ -44,7 +44,7 @@ func TestCorpus(t *testing.T) {
 			n++
 			fleet := "shapes/fleet.json"
 			for _, a := range d.CmdArgs { // a fleet whose endpoints have roles, learned speeds, labels or custom gauges
-				if a.Key == "roles" || a.Key == "learned" || a.Key == "labelled" || a.Key == "custom" {
+				if a.Key == "roles" || a.Key == "learned" || a.Key == "labelled" || a.Key == "custom" || a.Key == "clusters" || a.Key == "revisions" {
 					fleet = "shapes/" + a.Key + ".json"
 				}
 			}
