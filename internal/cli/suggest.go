@@ -86,6 +86,15 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return UsageError{fmt.Errorf("unknown command %q of %s; the commands are %s", word, cmd.CommandPath(), strings.Join(names, ", "))}
 }
 
+// Synonyms makes the answer to an unknown subcommand of root name the one for which other programs use that
+// word. It maps subcommands to such words.
+func Synonyms(root *cobra.Command, words map[string][]string) *cobra.Command {
+	for _, c := range root.Commands() {
+		c.SuggestFor = append(c.SuggestFor, words[c.Name()]...)
+	}
+	return root
+}
+
 // Topics is help on words that are not commands. Text returns "" for words that it does not have.
 type Topics struct {
 	Use   string   // what may stand in place of a command, such as CODE

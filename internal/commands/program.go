@@ -79,11 +79,11 @@ Exit codes: 0 success, 1 failure, 2 usage error.`,
 					return cli.UsageError{Err: err}
 				}
 			}
-			return cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats")(cmd, words)
+			return cli.SubcommandsOf("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "corpus", "gate", "nats")(cmd, words)
 		},
 	}, newServe(p), newUp(p), newEPP(p), command.New(), newMigrate(p), newCheck(p), newExplain(p), newEnvoyConfig(), newStatus(), newTop(), newDoctor(p), newLogLevel(), newFlightRecord(), newFlow(), newMembers(), newFederation(), cli.NewMan(p.Version), cli.NewVersion("grapevine", p.Version))
 	cli.WithTopics(root, codeTopics())
-	addSynonyms(root)
+	cli.Synonyms(root, commandSynonyms)
 	return cli.WithFlagHint(cli.WithVersion(root, p.Version), func(cmd *cobra.Command, name string) string {
 		if cmd.Name() == "serve" && migrate.Knows(name) {
 			return "other endpoint pickers have it: grapevine epp takes their flags, and grapevine migrate translates them"

@@ -30,13 +30,6 @@ var commandSynonyms = map[string][]string{
 	"members":       {"peers", "replicas", "cluster", "gossip"},
 }
 
-// addSynonyms makes the answer to a synonym name the subcommand.
-func addSynonyms(root *cobra.Command) {
-	for _, c := range root.Commands() {
-		c.SuggestFor = append(c.SuggestFor, commandSynonyms[c.Name()]...)
-	}
-}
-
 // flagSynonyms are names under which other programs have a flag. Of the flags of an entry the first that
 // the command has is meant.
 var flagSynonyms = []struct {
