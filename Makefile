@@ -30,6 +30,7 @@ BENCH ?= .
 BENCHTIME ?= 1s
 SOAK ?= 10m
 QUEUE ?= 5m
+LOG ?= 10m
 MUTANTS ?= 100
 MUTANTS_SEED ?= 1
 # Folders that the race detector covers. Not replay, which runs policies in virtual time and becomes ten
@@ -52,6 +53,7 @@ help: ## list the targets
 		BENCHTIME 'duration of each benchmark ($(BENCHTIME))' \
 		REASON 'why bench-store may raise stored figures' \
 		SOAK 'duration of soak ($(SOAK))' \
+		LOG 'duration of test-log ($(LOG))' \
 		MUTANTS 'random changes of test-mutants ($(MUTANTS))' \
 		MUTANTS_SEED 'seed of these changes ($(MUTANTS_SEED))' \
 		STRUCTURES 'structures of test-long in the FIFO model ($(STRUCTURES))' \
@@ -111,8 +113,12 @@ demo-batch: setup-demo build ## show interactive requests beside batch jobs, wit
 demo-faults: setup-demo build ## inject engine faults one after another and count their effects on clients (6 minutes)
 	@$(LAB) demo --faults
 
+.PHONY: test-log
+test-log: setup ## block the log of one of three busy replicas behind Envoy for LOG (10m): no request fails, lost lines are counted
+	go test ./internal/lab/demo -run '^TestBlockedLog$$' -count=1 -timeout 2h -v -log.long $(LOG)
+
 .PHONY: soak
-soak: setup-demo build ## watch memory and goroutines of three busy replicas for SOAK
+soak: setup-demo build ## watch memory and goroutines of three busy replicas for SOAK, and that they take no healthy engine out of service
 	@$(LAB) bench --soak $(SOAK)
 
 .PHONY: check

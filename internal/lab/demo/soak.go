@@ -35,7 +35,9 @@ type SoakSummary struct {
 	Requests, Failed  uint64
 	Stored            uint64 // blocks that engines computed and published
 	Samples           []SoakSample
-	Missed            int // sampling rounds in which a replica did not answer
+	Alarms            []string // healthy engines that a replica took out of service, once for each time
+	Looks             int      // how often the engines' states were read
+	Missed            int      // sampling rounds in which a replica did not answer
 }
 
 // Load of a soak: single requests of unrelated sessions, so every block is stored, published,
@@ -46,6 +48,10 @@ const (
 	soakKVTokens = 16_000
 	soakRestart  = 15 * time.Second // between restarts of an engine
 	soakFill     = 20               // concurrent requests that fill an engine's cache
+	soakLook     = time.Second      // between looks at the states of engines
+	// soakRecovers is how long after the start of a restart an engine may be out. Returning takes three
+	// probes, and longer after repeated failures.
+	soakRecovers = 45 * time.Second
 )
 
 var newClients = workload.Kind{Name: "new-clients", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
@@ -120,6 +126,10 @@ func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, 
 	defer restart.Stop()
 	end := time.NewTimer(g.o.Step)
 	defer end.Stop()
+	look := time.NewTicker(soakLook)
+	defer look.Stop()
+	restarts := map[string]time.Time{} // by address
+	out := map[string]bool{}           // by replica and address, as of the last look
 	said := begun
 	if err := s.take(g.List, begun); err != nil {
 		return nil, err
@@ -134,13 +144,17 @@ func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, 
 			return s, nil
 		case <-restart.C:
 			e := g.Fleet.Engines()[s.Restarts%s.Engines]
+			restarts[e.Addr()] = time.Now()
 			if err := e.Restart(sim.RestartOptions{Down: 200 * time.Millisecond}); err != nil {
 				return nil, err
 			}
 			if err := fill(ctx, e, uint64(s.Engines+s.Restarts)); err != nil {
 				return nil, err
 			}
+			restarts[e.Addr()] = time.Now()
 			s.Restarts++
+		case <-look.C:
+			s.look(g.List, restarts, out, time.Since(begun))
 		case <-sample.C:
 			if err := s.take(g.List, begun); err != nil {
 				return nil, err
@@ -149,6 +163,26 @@ func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, 
 				said = time.Now()
 				fmt.Fprintln(g.o.Out, s.line())
 			}
+		}
+	}
+}
+
+// look records each engine that a replica has taken out of service since the last look although the engine
+// was not restarted.
+func (s *SoakSummary) look(replicas []*rig.Replica, restarts map[string]time.Time, out map[string]bool, at time.Duration) {
+	for _, p := range replicas {
+		st, err := p.Status()
+		if err != nil { // take counts missing answers
+			continue
+		}
+		s.Looks++
+		for _, e := range st.Endpoints {
+			key := p.Name + " " + e.Address
+			is := e.Health.State == "out" || e.Health.State == "probing"
+			if is && !out[key] && time.Since(restarts[e.Address]) > soakRecovers {
+				s.Alarms = append(s.Alarms, fmt.Sprintf("%s took %s out of service after %v: %s", p.Name, e.Address, at.Round(time.Second), e.Health.Cause))
+			}
+			out[key] = is
 		}
 	}
 }

@@ -40,10 +40,13 @@ const maxMissed = .1
 
 // Problems returns a sentence for each figure that was not flat over the second half. Resident
 // memory, live heap or goroutines of a replica may not grow by more than 5% and by more than 4 MiB,
-// 2 MiB, or ten goroutines. Too many missing samples are a problem too.
+// 2 MiB, or ten goroutines. A healthy engine that was taken out of service and too many missing samples are problems too.
 func (s *SoakSummary) Problems() (list []string) {
 	if rounds := s.Missed + len(s.Samples)/max(s.Replicas, 1); float64(s.Missed) > maxMissed*float64(rounds) {
 		list = append(list, fmt.Sprintf("%d of %d times a replica did not answer when samples were taken", s.Missed, rounds))
+	}
+	if n := len(s.Alarms); n > 0 {
+		list = append(list, fmt.Sprintf("%d times a replica took a healthy engine out of service, first: %s", n, s.Alarms[0]))
 	}
 	for i := range s.Replicas {
 		if g := s.half(i, rss); g.Mean == 0 {
@@ -72,13 +75,13 @@ func (s *SoakSummary) Write(w io.Writer) {
 		fmt.Fprintf(w, "%-11s %12s %+6.1f MB %12s %+6.1f MB %10.0f %+7.1f %8d\n", fmt.Sprintf("replica-%d", i+1),
 			mb(m.Mean), m.Over/(1<<20), mb(h.Mean), h.Over/(1<<20), g.Mean, g.Over, s.dropped(i))
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\nIn %d looks at the states of engines, %d healthy engines were taken out of service.\n", s.Looks, len(s.Alarms))
 	problems := s.Problems()
 	for _, p := range problems {
 		fmt.Fprintln(w, "FAILED:", p)
 	}
 	if len(problems) == 0 {
-		fmt.Fprintln(w, "OK: memory and goroutines are flat.")
+		fmt.Fprintln(w, "OK: memory and goroutines are flat, and no healthy engine was taken out of service.")
 	}
 }
 

@@ -71,6 +71,15 @@ func TestSoakMissesSamples(t *testing.T) {
 	}
 }
 
+// TestSoakFalseAlarm checks that an engine that is taken out of service without a restart is a problem.
+func TestSoakFalseAlarm(t *testing.T) {
+	s := samples(func(time.Duration) SoakSample { return SoakSample{RSS: 60 << 20, Goroutines: 80} })
+	s.Alarms = []string{"replica-1 took 127.0.0.1:8000 out of service after 3s: late"}
+	if p := s.Problems(); len(p) != 1 || !strings.Contains(p[0], s.Alarms[0]) {
+		t.Errorf("%q, want the alarm", p)
+	}
+}
+
 // TestSoak checks that a short soak has samples of every replica, evictions and restarts.
 func TestSoak(t *testing.T) {
 	t.Parallel()
