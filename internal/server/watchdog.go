@@ -29,7 +29,7 @@ const longWork = 10 * time.Second
 // watchLocks registers the mutexes of requests and loops with the watchdog.
 func (s *Server) watchLocks() {
 	s.dog.Probe("cluster lock", 0, func() { s.node.Phase() })
-	s.dog.Probe("engine health lock", 0, s.health.Probe)
+	s.dog.Probe("engine health lock", longWork, s.health.Probe) // its loop reports progress while it holds the lock
 	s.dog.Probe("metrics pages lock", 0, s.scrape.Probe)
 	s.dog.Probe("endpoint list lock", longWork, s.pool.Expire)
 	s.dog.Probe("event streams lock", longWork, func() { s.share.StreamsRead() })

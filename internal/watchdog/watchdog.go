@@ -102,6 +102,17 @@ func (l *Loop) Working() {
 	}
 }
 
+// Progress reports that the present work advances. It may also be called by the holder of a mutex that
+// the loop waits for. It does nothing while the loop waits for work.
+func (l *Loop) Progress() {
+	if l == nil {
+		return
+	}
+	if since := l.since.Load(); since > 0 {
+		l.since.CompareAndSwap(since, l.dog.tick.Load()+1)
+	}
+}
+
 // Waiting reports that the loop has finished its work and waits for more, however long.
 func (l *Loop) Waiting() {
 	if l != nil {

@@ -59,6 +59,33 @@ func TestStalledLoops(t *testing.T) {
 	})
 }
 
+// TestSlowLoop: a loop whose work takes a minute is not stalled while it reports progress, and is within
+// 3 s of the last report. Progress of a loop that waits means nothing.
+func TestSlowLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Options{})
+		slow, idle := d.Loop("slow"), d.Loop("idle")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go d.Run(ctx)
+		slow.Working()
+		for range 60 {
+			time.Sleep(time.Second)
+			slow.Progress()
+			idle.Progress()
+			if got := d.Stalled(); len(got) > 0 {
+				t.Fatalf("stalled %v, want none", got)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		if got := d.Stalled(); !slices.Equal(got, []string{"slow"}) {
+			t.Errorf("stalled %v, want the loop without progress", got)
+		}
+		var none *Loop
+		none.Progress()
+	})
+}
+
 // TestStoppedProcess: a process without CPU time for a minute has no stalled loop afterwards, since
 // the watchdog's own ticks stop as well.
 func TestStoppedProcess(t *testing.T) {

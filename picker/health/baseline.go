@@ -19,6 +19,10 @@ type decayed struct {
 }
 
 func (t *decayed) add(now time.Time, e *Evidence, half time.Duration) {
+	if t.requests == 0 && e.Good == 0 && e.Bad == [NumCauses]uint64{} && t.bad == [NumCauses]float64{} {
+		t.at = now // most endpoints of a large pool
+		return
+	}
 	if !t.at.IsZero() && now.After(t.at) {
 		t.fade(math.Exp2(-float64(now.Sub(t.at)) / float64(half)))
 	}
@@ -63,13 +67,16 @@ func (t *decayed) merge(o *decayed) {
 // fails returns the share of requests that failed with the given severity or a higher one. It
 // returns 0 if there are too few requests.
 func (t *decayed) fails(severity int) float64 {
+	if t.requests < recentFew {
+		return 0
+	}
 	bad := 0.
 	for c := range NumCauses {
 		if c.severity() >= severity {
 			bad += t.bad[c]
 		}
 	}
-	if t.requests < recentFew || bad < recentBad {
+	if bad < recentBad {
 		return 0
 	}
 	return min(bad/t.requests, 1)

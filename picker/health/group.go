@@ -40,13 +40,18 @@ func (g *group) compare(now time.Time, threshold float64) {
 	}
 	want := group{suspects: suspects > 0 && float64(away+suspects) > limit}
 	less := g.suspects && !want.suspects
-	shares := make([]float64, len(g.members))
+	shares := make([]float64, 0, len(g.members))
 	for severity := range severities {
-		for i, k := range g.members {
-			shares[i] = k.fails(severity)
+		shares = shares[:0]
+		for _, k := range g.members {
+			if share := k.fails(severity); share > 0 {
+				shares = append(shares, share)
+			}
 		}
-		slices.Sort(shares)
-		want.typical[severity] = shares[len(shares)-1-min(int(limit), len(shares)-1)]
+		if above := min(int(limit), len(g.members)-1); above < len(shares) {
+			slices.Sort(shares)
+			want.typical[severity] = shares[len(shares)-1-above]
+		}
 		less = less || want.typical[severity] < g.typical[severity]
 	}
 	switch {

@@ -22,6 +22,7 @@ type Set struct {
 type member struct {
 	id      int
 	group   *group
+	at      int // index in group.members
 	m       machine
 	counts  decayed
 	recent  decayed // recent requests only
@@ -75,14 +76,19 @@ func (s *Set) Join(id int, name string, now time.Time) {
 		g = &group{name: name}
 		s.groups[name] = g
 	}
-	k.group = g
+	k.group, k.at = g, len(g.members)
 	g.members = append(g.members, k)
 }
 
+// ungroup removes a member in constant time: thousands may leave a group together.
 func (s *Set) ungroup(k *member) {
-	k.group.members = slices.DeleteFunc(k.group.members, func(o *member) bool { return o == k })
-	if len(k.group.members) == 0 {
-		delete(s.groups, k.group.name)
+	g := k.group
+	last := g.members[len(g.members)-1]
+	g.members[k.at], last.at = last, k.at
+	g.members[len(g.members)-1] = nil
+	g.members = g.members[:len(g.members)-1]
+	if len(g.members) == 0 {
+		delete(s.groups, g.name)
 	}
 }
 
@@ -116,7 +122,7 @@ func (s *Set) Renew(id int, now time.Time) {
 		return
 	}
 	was := k.m
-	*k = member{id: id, group: k.group, asked: k.asked, others: k.others}
+	*k = member{id: id, group: k.group, at: k.at, asked: k.asked, others: k.others}
 	k.m.flaps, k.m.back, k.m.since, k.m.reached = was.flaps, was.back, now, was.reached
 	k.m.putOut(now, was.cause)
 	k.m.reborn = true
@@ -284,6 +290,14 @@ func (s *Set) View(id int) View {
 		return k.view
 	}
 	return View{Share: Full}
+}
+
+// State returns the state of an endpoint as of the last Step.
+func (s *Set) State(id int) State {
+	if k := s.member(id); k != nil {
+		return k.view.State
+	}
+	return Healthy
 }
 
 // Parameters of probes.

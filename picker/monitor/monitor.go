@@ -71,7 +71,17 @@ const (
 	// calmAnswer is the age of the last answered page from which its endpoint may be silent.
 	calmAnswer   = 1500 * time.Millisecond
 	refreshEvery = 250 * time.Millisecond // of pages of endpoints that are not healthy
+
+	// progressEvery is how many endpoints are handled between two reports of progress to the watchdog.
+	progressEvery = 500
 )
+
+// advance reports progress to the watchdog after each progressEvery endpoints.
+func (m *Monitor) advance(done int) {
+	if done%progressEvery == 0 {
+		m.opts.Watch.Progress()
+	}
+}
 
 // Monitor runs the health of one pool.
 type Monitor struct {
@@ -86,6 +96,7 @@ type Monitor struct {
 	mu        sync.Mutex
 	set       *health.Set
 	sights    map[string]*sight                // by address
+	ordered   []*sight                         // the same, by ID; nil: to be rebuilt. Steps use it: iteration in random order misses caches
 	past      map[string]past                  // of removed endpoints, by address
 	reports   map[string]map[string]peerReport // last reports of other replicas, by address and origin
 	stirred   time.Time                        // when the pool was last not calm
@@ -196,10 +207,12 @@ func (m *Monitor) apply(c endpoint.Change) {
 	defer m.mu.Unlock()
 	m.open()
 	now := m.opts.Now()
-	for _, ep := range c.Removed {
+	for i, ep := range c.Removed {
+		m.advance(i)
 		if s := m.sights[ep.Address]; s != nil && s.ep.ID == ep.ID {
 			m.remember(ep, m.set.Leave(int(ep.ID), now), now)
 			delete(m.sights, ep.Address)
+			m.ordered = nil
 			m.queue(ep.Address, nil)
 		}
 	}
@@ -211,11 +224,13 @@ func (m *Monitor) apply(c endpoint.Change) {
 		}
 	}
 	for _, list := range [][]*endpoint.Endpoint{c.Added, c.Changed} {
-		for _, ep := range list {
+		for i, ep := range list {
+			m.advance(i)
 			s, joins := m.sights[ep.Address], false
 			if s == nil {
 				s, joins = &sight{}, true
 				m.sights[ep.Address] = s
+				m.ordered = nil
 			}
 			s.ep, s.base = ep, ep.Base()
 			m.set.Join(int(ep.ID), groupName(s.base, ep.Role), now)
@@ -264,12 +279,12 @@ func (m *Monitor) remember(ep *endpoint.Endpoint, p health.Past, now time.Time) 
 func (m *Monitor) regroup(now time.Time) {
 	var only [1 << 3]string // by role
 	var many [1 << 3]bool
-	for _, s := range m.sights {
+	for _, s := range m.ordered {
 		r, base := s.ep.Role&7, s.ep.Base()
 		many[r] = many[r] || base != "" && only[r] != "" && only[r] != base
 		only[r] = cmp.Or(base, only[r])
 	}
-	for _, s := range m.sights {
+	for _, s := range m.ordered {
 		r, base := s.ep.Role&7, s.ep.Base()
 		if base == "" && !many[r] {
 			base = only[r]
@@ -314,7 +329,8 @@ func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
 func (m *Monitor) Tick() {
 	words, lines := m.step()
 	lines.Write(m.opts.Log)
-	for _, w := range words {
+	for i, w := range words {
+		m.advance(i)
 		if err := m.opts.Publish(w.address, w.value); err != nil {
 			m.opts.Log.Warn("endpoint health not shared", "endpoint", w.address, "error", err)
 		}
@@ -328,8 +344,12 @@ func (m *Monitor) step() ([]word, loglines.Lines) {
 	m.open()
 	now := m.opts.Now()
 	m.lastStep = now
+	if len(m.ordered) != len(m.sights) {
+		m.ordered = slices.SortedFunc(maps.Values(m.sights), func(a, b *sight) int { return cmp.Compare(a.ep.ID, b.ep.ID) })
+	}
 	m.regroup(now)
-	for _, s := range m.sights {
+	for i, s := range m.ordered {
+		m.advance(i)
 		e := s.evidence(now)
 		m.set.Receive("", int(s.ep.ID), e, now)
 		m.followUp(s, &e, now)
@@ -337,7 +357,9 @@ func (m *Monitor) step() ([]word, loglines.Lines) {
 			m.stirred = now
 		}
 	}
+	m.opts.Watch.Progress()
 	changes := m.set.Step(now)
+	m.opts.Watch.Progress()
 	if len(changes) > 0 || len(m.out) > 0 {
 		m.stirred = now
 	}
@@ -345,7 +367,7 @@ func (m *Monitor) step() ([]word, loglines.Lines) {
 	for _, c := range changes {
 		m.log(c)
 	}
-	for _, s := range m.sights {
+	for _, s := range m.ordered {
 		m.logAvoided(s, now)
 	}
 	out := m.out
@@ -360,13 +382,13 @@ func (m *Monitor) calm(s *sight, e *health.Evidence, now time.Time) bool {
 	silent := e.Answered > calmAnswer && e.Answered != health.Never
 	id := int(s.ep.ID)
 	return !counts && !silent && !s.probing && e.InFlight == 0 && e.Overdue == 0 && !e.Refused && !e.Slow &&
-		m.set.View(id).State == health.Healthy && !m.set.Suspected(id) && now.Sub(s.alarm) >= alarmFor
+		m.set.State(id) == health.Healthy && !m.set.Suspected(id) && now.Sub(s.alarm) >= alarmFor
 }
 
 // followUp shares evidence and starts probes for an endpoint with problems.
 func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 	id := int(s.ep.ID)
-	sick := m.set.View(id).State != health.Healthy
+	sick := m.set.State(id) != health.Healthy
 	s.mayShare(m, e, sick, now)
 	if sick || now.Sub(s.alarm) < tickEvery*2 {
 		s.ep.Tracker().WatchClosely(now)
@@ -400,7 +422,7 @@ func (m *Monitor) check(s *sight, e *health.Evidence, now time.Time) {
 
 func (m *Monitor) publish(changes []health.Change) {
 	busy := len(changes) > 0 || !m.published
-	for _, s := range m.sights {
+	for _, s := range m.ordered {
 		v := m.set.View(int(s.ep.ID))
 		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share || v.Reached != m.opts.Pool.Health().View(int(s.ep.ID)).Reached
 	}
