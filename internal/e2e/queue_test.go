@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"flag"
+	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -54,7 +56,7 @@ type queueParty struct {
 // when the replica is killed, stopped or restarted. None is lost, none passes the queue, and the
 // engines do not get more than the permits.
 func TestQueueOutlivesReplicas(t *testing.T) {
-	q := openQueueParty(t)
+	q := openQueueParty(t, fairQueue)
 	q.stretch("all live", nil, nil)
 	if *queueLong > 0 {
 		q.killAgain(*queueLong)
@@ -79,10 +81,32 @@ func TestQueueOutlivesReplicas(t *testing.T) {
 	}, func() { q.comeBack(0) })
 }
 
-func openQueueParty(t *testing.T) *queueParty {
+// TestQueueMovesToFullQueues: almost as many requests as the queue accepts wait when a replica is
+// restarted and another one is killed. The moved requests find the others up but full: each counts once,
+// so none is refused, and the limit of permits holds.
+func TestQueueMovesToFullQueues(t *testing.T) {
+	total := 0
+	for _, n := range queueUsers {
+		total += n
+	}
+	q := openQueueParty(t, strings.Replace(fairQueue, "maxRequests: 10000", fmt.Sprintf("maxRequests: %d", total+8), 1))
+	q.stretch("all live", nil, nil)
+	before := q.moved()
+	q.stretch("one is restarted", func() {
+		if err := q.childs[0].terminate(); err != nil {
+			t.Errorf("the replica ended with %v", err)
+		}
+	}, func() { q.comeBack(0) })
+	if q.moved() == before {
+		t.Error("no request was moved from the replica that shut down")
+	}
+	q.stretch("one is killed", func() { q.childs[1].kill() }, func() { q.comeBack(1) })
+}
+
+func openQueueParty(t *testing.T, config string) *queueParty {
 	t.Helper()
 	q := &queueParty{party: openParty(t, partyOptions{
-		kind: envoyconf.Resilient, config: configFile(t, fairQueue),
+		kind: envoyconf.Resilient, config: configFile(t, config),
 		engine: &sim.Options{Speed: 1, Core: engine.Config{BlockSize: 16, Blocks: 20_000, Model: engine.Model70B}},
 		params: func(p *envoyconf.Params) { p.MessageTimeout, p.NetworkTimeout = 10*patience, 3*time.Second },
 		child:  func(o *childOptions) { o.MessageTimeout, o.Linger, o.Drain = 10*patience, 5*time.Second, 8*time.Second },
