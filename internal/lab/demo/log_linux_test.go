@@ -2,11 +2,13 @@ package demo
 
 import (
 	"bufio"
+	"context"
 	"flag"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,10 +18,40 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// logLong is how long TestBlockedLog blocks the log. Lines are lost after about a minute.
+// logLong is how long TestBlockedLog blocks the log. Lines are lost after about two minutes.
 var logLong = flag.Duration("log.long", 8*time.Second, "how long the log of one of three replicas accepts nothing")
 
 const logLost = "grapevine_log_lines_dropped_total"
+
+// refuse sends refusedRate requests for an unknown model per second, which replicas log at level debug,
+// until the returned function is called.
+func refuse(t *testing.T, url string) (stop func()) {
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	client := &http.Client{Timeout: 10 * time.Second}
+	for range refusers {
+		wg.Go(func() {
+			tick := time.NewTicker(refusers * time.Second / refusedRate)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				resp, err := client.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"unknown","messages":[]}`))
+				if err == nil {
+					resp.Body.Close()
+					if resp.StatusCode < 400 || resp.StatusCode >= 500 {
+						t.Errorf("status %d of a request for an unknown model", resp.StatusCode)
+					}
+				}
+				select {
+				case <-ctx.Done():
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+const refusedRate, refusers = 100, 8
 
 // TestBlockedLog: the log of one of three replicas behind a real Envoy is a full pipe that nothing
 // reads. It continues to serve, no request fails, and lost lines are counted. When the pipe is read
@@ -62,6 +94,7 @@ func TestBlockedLog(t *testing.T) {
 	begun, before, listed := time.Now(), decisions(), true
 	looks, unready := 0, 0
 	client := &http.Client{Timeout: 3 * time.Second}
+	defer refuse(t, stage.URL)()
 	err = f.every(t.Context(), *logLong, func(time.Time) bool {
 		if looks++; looks%20 == 0 { // a changed list makes loops log
 			var without []string
@@ -97,7 +130,7 @@ func TestBlockedLog(t *testing.T) {
 	if made == 0 || unready*10 > looks {
 		t.Errorf("%d decisions; not ready in %d of %d looks", made, unready, looks)
 	}
-	if *logLong < 2*time.Minute {
+	if *logLong < 5*time.Minute {
 		return
 	}
 	if lost[0] == 0 {
