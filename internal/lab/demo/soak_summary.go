@@ -35,6 +35,9 @@ func rss(x *SoakSample) float64        { return float64(x.RSS) }
 func live(x *SoakSample) float64       { return float64(x.Live) }
 func goroutines(x *SoakSample) float64 { return float64(x.Goroutines) }
 
+// mostAlarms is how many false alarms Write prints.
+const mostAlarms = 30
+
 // maxMissed is the share of samples that may be missing.
 const maxMissed = .1
 
@@ -76,6 +79,9 @@ func (s *SoakSummary) Write(w io.Writer) {
 			mb(m.Mean), m.Over/(1<<20), mb(h.Mean), h.Over/(1<<20), g.Mean, g.Over, s.dropped(i))
 	}
 	fmt.Fprintf(w, "\nIn %d looks at the states of engines, %d healthy engines were taken out of service.\n", s.Looks, len(s.Alarms))
+	for _, a := range s.Alarms[:min(len(s.Alarms), mostAlarms)] {
+		fmt.Fprintln(w, " ", a)
+	}
 	problems := s.Problems()
 	for _, p := range problems {
 		fmt.Fprintln(w, "FAILED:", p)
