@@ -2,6 +2,7 @@ package explain
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit/fields"
 	"github.com/grapevine-epp/grapevine/internal/testkit/sweep"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/saved"
@@ -141,6 +143,65 @@ func TestRepeatedWithoutSomeEndpoints(t *testing.T) {
 	o := Offline{Past: past, Status: []byte(`{"endpoints":[{"address":"10.1.0.1:8000"}]}`), Now: past.At}
 	if _, err := o.Decide(&request.Request{Path: "/v1/completions", Headers: none{}}); err == nil {
 		t.Error("no candidate is left, and there is no error")
+	}
+}
+
+// TestPastHasEveryField: the state of a stored candidate replaces all of its present load, and the repeated
+// decision has the identity of the stored one.
+func TestPastHasEveryField(t *testing.T) {
+	past := &Decision{}
+	fields.Fill(&past.Explanation)
+	past.Candidates[0].Endpoint = "10.0.0.1:8000"
+	o := Offline{Past: past}
+	st, err := parseFleet(randomFleet(rand.New(rand.NewPCG(1, 5)), 1), "the page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Endpoints[0].Facts.Load.SinceFirstS = 4
+	f, err := o.past(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := f.Endpoints[0].Facts.Load
+	for _, name := range fields.Unset(load) {
+		t.Errorf("Load.%s is not set", name)
+	}
+	if l := past.Candidates[0].Load; load.Rate != l.Rate || load.Busy != l.Busy || load.Context != l.Context || load.SinceFirstS != 4 {
+		t.Errorf("load %+v, want that of the stored %+v", load, l)
+	}
+	d := &Decision{}
+	o.compare(d)
+	if d.RequestID != past.RequestID || !d.At.Equal(past.At) || d.Prompt != past.Prompt || d.Decided != past.Choice {
+		t.Errorf("compare() = %+v, want the identity of the stored %+v", d, past)
+	}
+}
+
+// TestSeedsDecide: decisions at random differ between seeds, and are equal for the same seed.
+func TestSeedsDecide(t *testing.T) {
+	dir := t.TempDir()
+	page, config := filepath.Join(dir, "fleet.json"), filepath.Join(dir, "epp.yaml")
+	text := "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: random-picker}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: random-picker}]}]\n"
+	if err := errors.Join(os.WriteFile(page, randomFleet(rand.New(rand.NewPCG(1, 6)), 6), 0o600), os.WriteFile(config, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	choices := map[string]bool{}
+	for seed := range uint64(10) {
+		var got [2]string
+		for i := range got {
+			o := Offline{Config: config, Fleet: page, Tokens: 100, Seed: seed, Now: time.Unix(1_800_000_000, 0)}
+			d, err := o.Decide(&request.Request{ID: "r", Path: "/v1/completions", Headers: none{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[i] = d.Choice
+		}
+		if got[0] != got[1] {
+			t.Errorf("seed %d chose %s and %s", seed, got[0], got[1])
+		}
+		choices[got[0]] = true
+	}
+	if len(choices) < 3 {
+		t.Errorf("ten seeds chose %d endpoints, want 3 or more", len(choices))
 	}
 }
 

@@ -138,6 +138,22 @@ func TestTotals(t *testing.T) {
 	}
 }
 
+// TestModelTotals: the totals of a model count requests, errors, tokens and first tokens.
+func TestModelTotals(t *testing.T) {
+	pool, x, _ := tallyRig(t, []string{"m"}, 8000)
+	a := pool.Snapshot().Endpoints[0]
+	x.Ended(&End{Endpoint: a, Model: "m", Status: 200, Complete: true, First: time.Second, Whole: 2 * time.Second, PromptTokens: 100, CachedTokens: 40})
+	x.Ended(&End{Endpoint: a, Model: "m", Status: 500, Complete: true, Cause: health.Failed})
+	got := x.Models()["m"]
+	if got.First == (FirstTokens{}) {
+		t.Error("no first token is counted, want one")
+	}
+	got.First = FirstTokens{}
+	if want := (ModelTotals{Requests: 2, Errors: 1, PromptTokens: 100, CachedTokens: 40}); got != want {
+		t.Errorf("Models() = %+v, want %+v", got, want)
+	}
+}
+
 // TestSeriesAreBounded: unserved names get no series, an endpoint has a limited number, and series
 // end with their endpoint and model.
 func TestSeriesAreBounded(t *testing.T) {

@@ -132,3 +132,61 @@ func Unset(v any, except ...string) (names []string) {
 }
 
 func join(name, field string) string { return strings.TrimPrefix(name+"."+field, ".") }
+
+// Walk calls visit for each record of this module that can be reached from the pointer root through
+// records, pointers, interfaces and short lists. Nothing may change the records at that time.
+func Walk(root any, visit func(record reflect.Value)) {
+	w := walker{visit: visit, seen: map[place]bool{}}
+	w.walk(reflect.ValueOf(root).Elem())
+}
+
+// module is the prefix of the paths of packages whose records Walk visits, and shortList the length of
+// lists that it looks into.
+const (
+	module    = "github.com/grapevine-epp/grapevine/"
+	shortList = 8
+)
+
+// place identifies a record: its first field may have the same address.
+type place struct {
+	at unsafe.Pointer
+	of reflect.Type
+}
+
+type walker struct {
+	visit func(reflect.Value)
+	seen  map[place]bool
+}
+
+func (w *walker) walk(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			w.walk(v.Elem())
+		}
+	case reflect.Interface:
+		if inner := v.Elem(); inner.Kind() == reflect.Pointer {
+			w.walk(inner)
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Struct && v.Type().Elem().Kind() != reflect.Pointer {
+			return
+		}
+		for i := range min(v.Len(), shortList) {
+			w.walk(v.Index(i))
+		}
+	case reflect.Struct:
+		if !v.CanAddr() || !strings.HasPrefix(v.Type().PkgPath(), module) {
+			return
+		}
+		at := place{unsafe.Pointer(v.UnsafeAddr()), v.Type()}
+		if w.seen[at] {
+			return
+		}
+		w.seen[at] = true
+		w.visit(v)
+		for i := range v.NumField() {
+			w.walk(v.Field(i))
+		}
+	}
+}
