@@ -275,7 +275,8 @@ func (r *reader) next() bool {
 	for len(r.rest) > 0 {
 		num, typ, n := protowire.ConsumeTag(r.rest)
 		if n < 0 {
-			break
+			r.broken = true
+			return false
 		}
 		r.num, r.typ, r.rest = num, typ, r.rest[n:]
 		switch typ {
@@ -287,13 +288,13 @@ func (r *reader) next() bool {
 			n = protowire.ConsumeFieldValue(num, typ, r.rest)
 		}
 		if n < 0 {
-			break
+			r.broken = true
+			return false
 		}
 		r.rest = r.rest[n:]
 		if typ == protowire.VarintType || typ == protowire.BytesType {
 			return true
 		}
 	}
-	r.broken = len(r.rest) > 0
 	return false
 }

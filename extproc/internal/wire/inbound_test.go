@@ -192,3 +192,13 @@ func TestDirtyPool(t *testing.T) {
 		t.Errorf("Get returned a foreign slice with capacity %d", cap(*b))
 	}
 }
+
+// TestTruncatedHeadersAreRefused: a message whose headers end within a field is an error.
+func TestTruncatedHeadersAreRefused(t *testing.T) {
+	for _, part := range [][]byte{{0x0a}, {0x0a, 5}, {0x0a, 5, 1}, {0x18}, {0x18, 0x80}} {
+		var m Inbound
+		if err := m.decodeHeaders(part); err == nil {
+			t.Errorf("decodeHeaders(%x) accepts a truncated message", part)
+		}
+	}
+}
