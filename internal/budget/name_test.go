@@ -35,7 +35,7 @@ func TestShownName(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ name, begins string }{
-		{"a\nb", `a\nb#`}, {"a\x1b[2Jb", `a\x1b[2Jb#`}, {"a\xffb", `a\xffb#`}, {"a\u009b1mb", `a\u009b1mb#`},
+		{"a\nb", `a\nb#`}, {"\"a\\\n", `"a\\n#`}, {"a\x1b[2Jb", `a\x1b[2Jb#`}, {"a\xffb", `a\xffb#`}, {"a\u009b1mb", `a\u009b1mb#`},
 		{"gold\u202e", `gold\u202e#`}, {"go\u200bld", `go\u200bld#`}, {"gold\u3164", `gold\u3164#`}, {"gold\ufe0f", `gold\ufe0f#`},
 		{"gold ", "gold #"}, {" gold", " gold#"}, {"g\u043eld", "g\u043eld#"}, {"cafe\u0301", "cafe\u0301#"}, {"\uff47old", "\uff47old#"}, {"\U000e0001", `\U000e0001#`},
 	} {

@@ -44,3 +44,21 @@ func TestBodies(t *testing.T) {
 		t.Error("the recording is still there")
 	}
 }
+
+// TestLineHasOutcome: a recorded line has the status, endpoint and token count of the request's end, and the
+// counted tokens if the engine reports none.
+func TestLineHasOutcome(t *testing.T) {
+	for _, c := range []struct {
+		o      request.Outcome
+		output int
+	}{
+		{request.Outcome{Status: 206, Served: "10.0.0.2:8000"}, 9},
+		{request.Outcome{Status: 206, Served: "10.0.0.2:8000", Usage: request.Usage{Seen: true, OutputTokens: 11}}, 11},
+	} {
+		l := Line{Endpoint: "10.0.0.1:8000"}
+		l.end(c.o, 9)
+		if l.Status != 206 || l.Endpoint != "10.0.0.2:8000" || l.Output != c.output {
+			t.Errorf("end(%+v): status %d, endpoint %s, %d tokens, want 206, the serving one and %d", c.o, l.Status, l.Endpoint, l.Output, c.output)
+		}
+	}
+}
