@@ -169,6 +169,9 @@ func TestPastHasEveryField(t *testing.T) {
 	if l := past.Candidates[0].Load; load.Rate != l.Rate || load.Busy != l.Busy || load.Context != l.Context || load.SinceFirstS != 4 {
 		t.Errorf("load %+v, want that of the stored %+v", load, l)
 	}
+	if e, l := f.Endpoints[0], past.Candidates[0].Load; !cmp.Equal(e.Values, l.Values) || e.InFlight != l.Requests || e.GaugeAgeS != l.GaugeAge/1000 {
+		t.Errorf("gauges %+v, want those of the stored %+v", e, l)
+	}
 	d := &Decision{}
 	o.compare(d)
 	if d.RequestID != past.RequestID || !d.At.Equal(past.At) || d.Prompt != past.Prompt || d.Decided != past.Choice {
