@@ -155,3 +155,21 @@ func TestNewSessionKeepsProof(t *testing.T) {
 		t.Errorf("session() = %+v, want the new session with the earlier proof", got)
 	}
 }
+
+// TestForeignStatesAreIgnored: a state that was received already, and one of another process, change nothing.
+func TestForeignStatesAreIgnored(t *testing.T) {
+	r := newPair(t, []Export{somePool}, nil)
+	r.run(time.Second, nil)
+	p := r.b.peer("a")
+	want := r.cluster().Replica
+	for name, m := range map[string]say{
+		"repeated":        {boot: p.boot, seq: p.seq},
+		"another process": {boot: p.boot + 1, seq: p.seq + 1},
+	} {
+		m.session, m.at, m.lease, m.replica = p.sessionID(r.b), r.now.Sub(r.b.base), simLease, "another"
+		r.b.heard(p, p.Targets[p.target], &m, r.now, nil)
+		if got := r.cluster().Replica; got != want {
+			t.Errorf("%s state: the replica is %s, want %s still", name, got, want)
+		}
+	}
+}
