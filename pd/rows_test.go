@@ -36,7 +36,7 @@ func TestTable(t *testing.T) {
 		plays := map[plugin.Kind]bool{
 			plugin.KindFilter: p.Filter != nil, plugin.KindScorer: p.Scorer != nil, plugin.KindPicker: p.Picker != nil, plugin.KindHandler: p.Handler != nil,
 			plugin.KindPolicy: p.Scorer != nil && p.Picker != nil, plugin.KindDetector: p.Detector != nil, plugin.KindFairness: p.Flow != nil, plugin.KindUsage: p.Flow != nil && p.Flow.Limit != nil,
-			plugin.KindOrdering: p.Flow != nil, plugin.KindDecider: p.Decider.Split != nil, plugin.KindProducer: p.Producer != nil || p.Labels != nil || p.Admit != nil || row.Note != "", plugin.KindDiscovery: p.File != nil,
+			plugin.KindOrdering: p.Flow != nil, plugin.KindDecider: p.Decider.Split != nil, plugin.KindProducer: p.Producer != nil || p.Labels != nil || p.Admit != nil || p.Pull != nil || row.Note != "", plugin.KindDiscovery: p.File != nil,
 			plugin.KindParser: row.Note != "", plugin.KindSource: row.Note != "" || p.Metrics != nil || p.Topology != nil,
 		}
 		if !plays[row.Kind] {

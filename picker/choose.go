@@ -72,6 +72,9 @@ func (s *Scheduler) rankLocal(p prepared) error {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint passed the filters")
 	}
 	c.PlanFetch()
+	if p.rules.Pull != nil {
+		c.PlanPull(p.rules.Pull(c))
+	}
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (s *Scheduler) prepare(ctx context.Context, cl cleared, now time.Time) prep
 	}
 	return prepared{cl, cycle.New(cycle.Options{
 		Context: ctx, Pool: s.opts.Pool, Match: s.match, Sessions: s.opts.Sessions, Now: now, Seed: cl.seed, Tiers: cl.rules.Tiers,
-		Harmful: s.isSuspect(r, now), WarmUps: s.mayWarmUp(r), ByPriority: cl.rules.Urgency != nil,
+		Harmful: s.isSuspect(r, now), WarmUps: s.mayWarmUp(r), ByPriority: cl.rules.Urgency != nil && !cl.rules.Propagates,
 	}, r)}
 }
 

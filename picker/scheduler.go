@@ -42,6 +42,11 @@ type Rules struct {
 	// and own is its expected prefill time in seconds. ok is false if no priority is sent. nil:
 	// never.
 	Urgency func(c *cycle.Cycle, endpoints []string, own float64) (priority int64, ok bool)
+	// Propagates means that Urgency is the objective's priority, so short requests do not go first.
+	Propagates bool
+	// Pull returns the candidate from which the engine that computes the prompt may fetch blocks, or
+	// −1; nil: none.
+	Pull func(c *cycle.Cycle) int32
 }
 
 // Options configures a Scheduler. Pool and Rules are required.

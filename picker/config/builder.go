@@ -247,11 +247,18 @@ func (b *builder) config() *Config {
 	b.mergeProducers()
 	c := b.out
 	c.Rules.Sessions, c.Rules.Tiers, c.Rules.Urgency = c.Producer.Sessions, c.Producer.Tiers, c.Producer.Urgency
+	if c.Rules.Propagates {
+		c.Rules.Urgency = plugins.PropagatePriority
+		c.Producer.UrgencyText = "engine priority: that of the request's objective is written into bodies, negative at endpoints labelled as vLLM"
+	}
 	if c.Flow != nil {
 		c.Flow.nameBy(c.Producer.FlowHeaders)
 	}
 	c.Rules.Answer = plugins.AnswerHeaders(c.Producer.TokenHeader, c.Producer.Stamps)
 	for _, p := range b.plugins {
+		if p.plugin.Pull != nil {
+			c.Rules.Pull = p.plugin.Pull
+		}
 		if p.plugin.Sandbox != nil {
 			c.Sandboxes = append(c.Sandboxes, Sandbox{p.name, p.plugin.Sandbox})
 		}

@@ -113,13 +113,21 @@ func (b *builder) readParsers(doc *strict.Object) {
 	}
 	if propagate := o.Field("propagatePriority"); propagate.Found() {
 		if on, ok := propagate.Bool(); ok && on {
-			propagate.Problem(plugin.Replacement{
-				Use:  "use engine-priority-producer",
-				Lost: "the objective's priority at the engine: the producer orders engines' queues by predicted work",
-			}.String(), "%s is not supported", propagate.Path())
+			b.propagatePriority(propagate)
 		}
 	}
 	o.Done()
+}
+
+// propagatePriority sends engines the priority of the request's objective.
+func (b *builder) propagatePriority(at strict.Node) {
+	for _, in := range b.plugins {
+		if in.plugin.Producer != nil && in.plugin.Producer.Urgency != nil {
+			at.Problem("remove one of them", "both %s and plugin %s set the priority of requests at engines", at.Path(), in.name)
+			return
+		}
+	}
+	b.out.Rules.Propagates, b.out.effective.Propagates = true, true
 }
 
 func (b *builder) readParser(n strict.Node) {

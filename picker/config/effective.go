@@ -25,6 +25,7 @@ type effective struct {
 	Objectives   []effectiveObjective
 	Rewrites     []effectiveRewrite
 	Trust        *effectiveTrust
+	Propagates   bool // requestHandler.propagatePriority
 }
 
 type effectivePlugin struct {
@@ -87,6 +88,7 @@ type document struct {
 	Profiles      []effectiveProfile         `json:"schedulingProfiles"`
 	FlowControl   *ordered                   `json:"flowControl,omitempty"`
 	DataLayer     map[string]json.RawMessage `json:"dataLayer,omitempty"`
+	Handler       map[string]bool            `json:"requestHandler,omitempty"`
 	Objectives    []effectiveObjective       `json:"objectives,omitempty"`
 	ModelRewrites []effectiveRewrite         `json:"modelRewrites,omitempty"`
 	Trust         *effectiveTrust            `json:"trust,omitempty"`
@@ -143,6 +145,9 @@ func (c *Config) Effective() ([]byte, error) {
 			return nil, err
 		}
 		doc.DataLayer = map[string]json.RawMessage{"discovery": ref}
+	}
+	if e.Propagates {
+		doc.Handler = map[string]bool{"propagatePriority": true}
 	}
 	data, err := json.Marshal(doc)
 	if err != nil {

@@ -49,7 +49,6 @@ var foreignTypes = map[string]plugin.Replacement{
 	"max-saturation-detector":            {Use: "use utilization-detector or concurrency-detector", Lost: "the maximum of several detectors"},
 	"vllmgrpc-parser":                    {Use: "leave it out: calls that are not understood are placed by load", Lost: "prefix matching of gRPC calls"},
 	"vertexai-parser":                    {Use: "leave it out: calls that are not understood are placed by load", Lost: "prefix matching of these calls"},
-	"p2p-source-producer":                {Use: "use kvSource: peers of predicted-ttft-scorer, which names the engine to pull from where that pays", Lost: "the fixed threshold minCachedTokenDelta: the decision is by cost"},
 	"models-source":                      {Use: "leave it out: engines' lists of models are always read", Lost: "nothing"},
 	"latency-observer-producer-hub":      {Use: "use predicted-ttft-scorer: first-token times are learned for each endpoint", Lost: "percentiles by load at dispatch"},
 	"latency-observation-scorer-hub":     {Use: "use predicted-ttft-scorer, or latency-scorer", Lost: "explorationRate: endpoints without observations are not probed on purpose"},

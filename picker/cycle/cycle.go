@@ -277,6 +277,9 @@ func (c *Cycle) observe() {
 	c.findNeeds()
 }
 
+// ShowAll makes all candidates visible through Len and At, as before the first filter.
+func (c *Cycle) ShowAll() { c.showAll() }
+
 func (c *Cycle) showAll() {
 	c.predicted, c.predictOf = resize(c.predicted, len(c.endpoints)), resize(c.predictOf, len(c.endpoints))
 	c.live = resize(c.live, len(c.endpoints))

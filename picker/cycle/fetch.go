@@ -1,6 +1,8 @@
 package cycle
 
 import (
+	"slices"
+
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -22,4 +24,15 @@ func (c *Cycle) PlanFetch() {
 		plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderKVSource, Value: c.endpoints[p.From].Address})
 		plan.Also = append(plan.Also, Part{Index: p.From, Moves: int(p.Fetched), SendsOnly: true})
 	}
+}
+
+// PlanPull names a candidate to the engine that computes the prompt: it may fetch blocks from there. -1
+// names none. A source that is already planned stays.
+func (c *Cycle) PlanPull(source int32) {
+	plan := &c.plan
+	if source < 0 || slices.ContainsFunc(plan.Headers, func(h request.HeaderSet) bool { return h.Name == request.HeaderKVSource }) {
+		return
+	}
+	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderKVSource, Value: c.endpoints[source].Address})
+	plan.Stages = append(plan.Stages, Stage{Kind: StageFetch, Outcome: StageSplit, Chosen: source, Missing: c.WorkAt(plan.Computes()).New})
 }

@@ -88,6 +88,14 @@ func (p *Plan) Leader() *Part {
 	return nil
 }
 
+// Computes returns the position of the endpoint that computes the prompt, among all candidates.
+func (p *Plan) Computes() int32 {
+	if leader := p.Leader(); leader != nil {
+		return leader.Index
+	}
+	return p.Order[0]
+}
+
 // Destinations appends the plan's addresses. If the first endpoint is reached at another port,
 // there are no fallbacks, because the plan's headers apply to that endpoint only.
 func (c *Cycle) Destinations(list []string) []string {

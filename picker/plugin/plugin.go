@@ -53,6 +53,7 @@ type Plugin struct {
 	Decider  Decider
 	Detector Detector
 	Admit    func(*cycle.Cycle) error // refuses a request before it is placed, with a *request.Error; nil: none
+	Pull     func(*cycle.Cycle) int32 // names the candidate from which the prompt's blocks are fetched, −1: none; nil: no such rule
 	Sizing   *rules.Sizing            // how a detector measures the pool's capacity
 	Producer *Producer
 	Flow     *FlowPolicy

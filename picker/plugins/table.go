@@ -183,6 +183,8 @@ func producerTypes() plugin.Table {
 			New:  plugin.WithParams(servedModelParams{OnMissing: "Pass"}, newServedModel)},
 		{Name: "probabilistic-admitter", Kind: plugin.KindProducer, Summary: "Refuses requests of negative priority at random, the more the pool is loaded.",
 			New: plugin.WithParams(usualProbabilistic, newProbabilistic)},
+		{Name: "p2p-source-producer", Kind: plugin.KindProducer, Summary: "Names the endpoint from which an engine may fetch the blocks of a prompt.",
+			New: plugin.WithParams(usualPull, newPull)},
 		{Name: "engine-priority-producer", Kind: plugin.KindProducer, Summary: "Writes the priority by which engines order their queues into requests, by predicted prefill.",
 			New: plugin.WithParams(urgencyDefaults, newUrgency)},
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -89,6 +90,27 @@ func schedulable(k request.Kind) bool {
 	default:
 		return false
 	}
+}
+
+// PropagatePriority is the engine priority of requestHandler.propagatePriority: the priority of the
+// request's objective, also instead of a client's. Of vLLM, lower priorities run first, so it is negative
+// at endpoints whose label names vLLM.
+func PropagatePriority(c *cycle.Cycle, endpoints []string, _ float64) (int64, bool) {
+	if c.Request.Kind == request.KindOther || len(endpoints) == 0 {
+		return 0, false
+	}
+	priority := int64(c.Request.Priority)
+	if i := c.Pool.Index(endpoints[0]); i >= 0 {
+		ep := c.Pool.Endpoints[i]
+		engine, ok := ep.Label(endpoint.LabelEngineAlt)
+		if !ok || engine == "" {
+			engine, _ = ep.Label(endpoint.LabelEngine)
+		}
+		if strings.EqualFold(engine, endpoint.EngineVLLM.String()) {
+			priority = -priority
+		}
+	}
+	return priority, true
 }
 
 // describe describes the effect for a configuration check.

@@ -1,7 +1,9 @@
 package corpus
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -69,6 +71,44 @@ func percent(n, of int) float64 {
 	return 100 * float64(n) / float64(of)
 }
 
+// missing counts the refused configurations by the types and parameters that each one lacks, most first.
+func (r *Report) missing() []gap {
+	found := map[string]int{}
+	for _, x := range r.Results {
+		if x.Got != Replaced {
+			continue
+		}
+		var names []string
+		for _, p := range x.Problems {
+			names = append(names, subject(p.Message))
+		}
+		slices.Sort(names)
+		found[strings.Join(slices.Compact(names), ", ")]++
+	}
+	list := make([]gap, 0, len(found))
+	for names, n := range found {
+		list = append(list, gap{names, n})
+	}
+	slices.SortFunc(list, func(a, b gap) int { return cmp.Or(cmp.Compare(b.files, a.files), strings.Compare(a.names, b.names)) })
+	return list
+}
+
+// gap is what a number of configurations lacks to load.
+type gap struct {
+	names string
+	files int
+}
+
+// subject returns the type or the parameter of a message about another picker's setting.
+func subject(message string) string {
+	if rest, ok := strings.CutPrefix(message, "plugin type "); ok {
+		name, _, _ := strings.Cut(rest, " ")
+		return name
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(message, "plugin "), " is not supported")
+	return strings.Replace(name, ": parameter ", ".", 1)
+}
+
 // Text formats the report. verbose lists every shape.
 func (r *Report) Text(verbose bool) string {
 	var b strings.Builder
@@ -78,6 +118,12 @@ func (r *Report) Text(verbose bool) string {
 			for _, p := range x.Problems {
 				fmt.Fprintf(&b, "            %s\n", p)
 			}
+		}
+	}
+	if verbose {
+		b.WriteString("files that would load with:\n")
+		for _, g := range r.missing() {
+			fmt.Fprintf(&b, "%5d  %s\n", g.files, g.names)
 		}
 	}
 	all := r.valid()

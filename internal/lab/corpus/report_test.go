@@ -1,8 +1,11 @@
 package corpus
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
 // wantCovered is the least share of recent shapes, in percent, that load or name a replacement.
@@ -39,5 +42,24 @@ func TestParse(t *testing.T) {
 	all, err := parse("# comment\nshape a labelled date=2026-09-01 source=x/y expect=replaced\nkind: X\n----\nerror\n\nshape b date=2026-09-02 source=x expect=loads\n----\n")
 	if err != nil || len(all) != 2 || all[0].Fleet != "labelled" || all[0].Text != "kind: X\n" || all[0].Want != Replaced {
 		t.Errorf("parse() = %+v, %v", all, err)
+	}
+}
+
+// TestMissing: refused configurations count by all that each one lacks.
+func TestMissing(t *testing.T) {
+	problems := func(messages ...string) (list []strict.Problem) {
+		for _, m := range messages {
+			list = append(list, strict.Problem{Message: m})
+		}
+		return list
+	}
+	of := func(o Outcome, p []strict.Problem) Result { return Result{Got: o, Problems: p} }
+	r := Report{Results: []Result{
+		of(Replaced, problems("plugin type b of other pickers is not built in", "plugin type a of other pickers is not built in", "plugin type a of other pickers is not built in")),
+		of(Replaced, problems("plugin p: parameter f is not supported")), of(Replaced, problems("plugin p: parameter f is not supported")),
+		of(Faulty, problems("plugin type c of other pickers is not built in")), of(Loads, nil),
+	}}
+	if got := fmt.Sprint(r.missing()); got != "[{p.f 2} {a, b 1}]" {
+		t.Errorf("missing: %s", got)
 	}
 }
