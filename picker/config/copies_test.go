@@ -24,6 +24,7 @@ plugins:
 - {type: session-id-producer, parameters: {headerName: x-session}}
 - {type: engine-priority-producer, parameters: {everyEndpoint: true}}
 - {type: precise-prefix-cache-producer, parameters: {tierWeights: {cpu: 0.6}}}
+- {type: p2p-source-producer}
 - {type: endpoint-pin-screener}
 - {type: decode-filter, name: decode}
 - {type: queue-scorer, name: queue}
@@ -39,11 +40,11 @@ schedulingProfiles:
 	if list := m.Dialects.List; len(list) != 1 || list[0].Name != "mine" || list[0].Waiting.Name != "my:waiting" || list[0].Running.Name != "my:running" || list[0].Use.Name != "my:use" {
 		t.Errorf("Dialects = %+v, want the names of the file", list)
 	}
-	for _, name := range fields.Unset(*c.Rules, "Names", "Admit", "Answer", "Handler", "Tiers", "Urgency") { // the first three are of other plugins
+	for _, name := range fields.Unset(*c.Rules, "Names", "Admit", "Answer", "Handler", "Tiers", "Urgency", "Propagates", "Pull") { // the first three and Propagates are of other files
 		t.Errorf("Rules.%s is not set", name)
 	}
-	if c.Rules.Tiers == nil || c.Rules.Urgency == nil {
-		t.Errorf("Rules = %+v, want tier weights and engine priorities", c.Rules)
+	if c.Rules.Tiers == nil || c.Rules.Urgency == nil || c.Rules.Pull == nil {
+		t.Errorf("Rules = %+v, want tier weights, engine priorities and sources of blocks", c.Rules)
 	}
 	p := c.Profiles[0]
 	if len(p.Filters) != 2 || len(p.Scorers) != 1 || p.Picker == nil {
