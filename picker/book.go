@@ -78,6 +78,9 @@ func (s *Scheduler) book(ch chosen) *flight {
 	if plan.New >= 0 {
 		work.New, f.learn.prefill = plan.New, false
 	}
+	if ch.permit.Program != 0 && s.programs != nil {
+		s.programs.Place(ch.permit, work.Input, work.New)
+	}
 	if rank.WaitsForSlot() { // the time to first token is mostly the wait for a slot
 		f.learn.prefill = false
 	}

@@ -133,6 +133,9 @@ func (f *flight) bindResponse(response string, at time.Time) {
 			id = sessions.Cluster(f.ep.Cluster)
 		}
 		f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.ResponseKey(response), Endpoint: id, At: at})
+		if f.permit.Program != 0 && f.s.programs != nil {
+			f.s.programs.Stored(f.permit, sessions.ResponseKey(response))
+		}
 	}
 }
 

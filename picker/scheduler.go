@@ -125,6 +125,7 @@ type Scheduler struct {
 	records    *Records
 	metrics    *metrics
 	match      cycle.Match // of the Matcher; nil without one
+	programs   ProgramGate // the Gate, if it is one
 	requests   atomic.Uint64
 	unseen     endpoint.Unseen
 	remoteLoad endpoint.LoadTracker // of requests sent to remote clusters
@@ -178,6 +179,7 @@ func New(o Options) (*Scheduler, error) {
 		o.Seed = uint64(o.Now().UnixNano())
 	}
 	s := &Scheduler{opts: o, records: newRecords(o.Records), prompts: o.Blame}
+	s.programs, _ = o.Gate.(ProgramGate)
 	if o.Matcher != nil {
 		s.match = o.Matcher.Match
 	}

@@ -40,8 +40,18 @@ type QueueEntry interface {
 
 // Permit identifies a request's share of a pool's capacity. The zero Permit is none.
 type Permit struct {
-	Queue  uint32
-	Handle uint64
+	Queue   uint32
+	Handle  uint64
+	Program uint64 // number at a gate of programs, 0 for none
+}
+
+// ProgramGate is a Gate that admits agent runs by their use of memory.
+type ProgramGate interface {
+	// Place reports the prompt tokens of a dispatched request, and how many of them its engine has
+	// to compute.
+	Place(p Permit, input, missing int)
+	// Stored reports that an engine stores its answer, so that a later request may continue it.
+	Stored(p Permit, response sessions.Key)
 }
 
 // openGate is a Gate that admits all requests at once.

@@ -107,6 +107,7 @@ var Rows = Table{
 	{"picker/flow", 2, Product, Pure | Hot},
 	{"picker/request", 2, Product, Hot},
 	{"picker/sessions", 2, Product, Pure | Locks | Hot},
+	{"picker/programs", 3, Product, Pure | Hot},
 
 	// The product, level 3.
 	{"cluster/federation", 3, Product, Pure | Locks | Hot},
@@ -156,6 +157,7 @@ var Rows = Table{
 	{"extproc", 5, Product, Hot},
 	{"internal/prompt", 5, Product, 0},
 	{"picker/flow/gate", 5, Product, 0},
+	{"picker/programs/admission", 5, Product, 0},
 	{"picker/remotecluster", 5, Product, Pure | Locks | Hot},
 	{"picker/warmup", 5, Product, 0},
 	{"pd/sidecar/command", 5, Product, 0},

@@ -28,6 +28,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/programs"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -50,6 +51,7 @@ type configOptions struct {
 type configUsers struct {
 	SetRules func(*picker.Rules) error // of decisions; an error keeps the previous rules
 	Queue    func(*gate.Config)
+	Programs func(*programs.Config)
 	Sizing   func(prefix.Sizing, []*endpoint.Endpoint) // of the approximate index
 	Refresh  func(*endpoint.Endpoint)                  // rereads the metrics page
 }
@@ -302,6 +304,7 @@ func (f *configuration) queue(old, c *config.Config) {
 	if old == nil || old.Hash() != c.Hash() {
 		g := f.waitRules(c)
 		f.users.Queue(g)
+		f.users.Programs(c.Producer.Programs)
 		f.warnShortWait(g)
 	}
 }

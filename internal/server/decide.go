@@ -76,7 +76,7 @@ func (s *Server) openScheduler(context.Context) (err error) {
 	if s.scheduler, err = picker.New(picker.Options{
 		RemoteClusters: s.federation.RemoteClusters(),
 		Pool:           s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: s.sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
-		SampleBodies: s.o.SampleBodies, Continuations: s.o.Continuations, Gate: s.gate, Sizing: meter, Records: retention(s.budget), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision,
+		SampleBodies: s.o.SampleBodies, Continuations: s.o.Continuations, Gate: s.programs, Sizing: meter, Records: retention(s.budget), WorkTimeout: s.o.WorkTimeout, SlowDecision: s.o.SlowDecision,
 		Slow: func(took time.Duration) {
 			s.flight.Trigger(flightrecorder.Slow, fmt.Sprintf("a decision took %v", took.Round(time.Millisecond)))
 		},
@@ -84,7 +84,7 @@ func (s *Server) openScheduler(context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	s.config.connect(configUsers{SetRules: s.scheduler.SetRules, Queue: s.gate.Configure, Sizing: s.prefixes.SetSizing, Refresh: s.scrape.RefreshNow})
+	s.config.connect(configUsers{SetRules: s.scheduler.SetRules, Queue: s.gate.Configure, Programs: s.programs.Configure, Sizing: s.prefixes.SetSizing, Refresh: s.scrape.RefreshNow})
 	s.decisions = newGroupDecisions(groupDecisions{Name: s.o.Name, Node: s.node, Grouped: s.grouped, Records: s.scheduler.Records(), Gate: s.gate})
 	s.chooser = &chooser{chooserOptions: chooserOptions{
 		scheduler: s.scheduler, pool: s.pool, prefixes: s.prefixes, signer: s.signer, recorder: s.recorder, federated: s.federation != nil, log: s.o.Log,

@@ -69,7 +69,10 @@ func (s *Server) startBackground(ctx context.Context) {
 	s.wg.Go(func() { s.files.run(ctx, s.dog.Loop("model files").Within(longWork), s.share.Set) }) // it waits for the list of streams
 	queue, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopQueue = stop
-	s.wg.Go(func() { s.gate.Run(queue) })
+	s.wg.Go(func() {
+		s.gate.Run(queue)
+		s.programs.Configure(nil)
+	})
 	if s.federation != nil {
 		s.wg.Go(func() { s.federation.Run(ctx) })
 		s.wg.Go(func() { s.federation.TrackHotPrompts(ctx) })

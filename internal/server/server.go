@@ -35,6 +35,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/monitor"
+	"github.com/grapevine-epp/grapevine/picker/programs/admission"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 	"github.com/grapevine-epp/grapevine/picker/served"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -109,6 +110,7 @@ type groupParts struct {
 type decisionParts struct {
 	sessions    *sessions.Table
 	gate        *gate.Gate
+	programs    *admission.Gate
 	stopReports context.CancelFunc // ends the reports of load to other replicas; nil without a group
 	stopQueue   context.CancelFunc // admits all waiting requests; nil before the queue exists
 	federation  *multicluster.Part // nil: no federation

@@ -20,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/monitor"
+	"github.com/grapevine-epp/grapevine/picker/programs/admission"
 )
 
 // ClusterOptions configures how this replica finds the others and shares state.
@@ -169,6 +170,9 @@ func (s *Server) openShared(ctx context.Context) (err error) {
 		Ready: func() bool { return s.condition.ready() }, Settled: s.stage.settled.Load,
 	})
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log, Watch: s.dog.Loop("queue")}); err != nil {
+		return err
+	}
+	if s.programs, err = admission.New(admission.Options{Pool: s.pool, Next: s.gate, Registerer: s.registry}); err != nil {
 		return err
 	}
 	s.shareLoad(group)

@@ -237,6 +237,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 	if p.Urgency != nil {
 		out.Urgency, out.UrgencyText = p.Urgency, p.UrgencyText
 	}
+	out.Programs = cmp.Or(p.Programs, out.Programs)
 	out.Sessions = append(out.Sessions, p.Sessions...)
 	out.Stamps = append(out.Stamps, p.Stamps...)
 	out.FlowHeaders = append(out.FlowHeaders, p.FlowHeaders...)

@@ -44,7 +44,7 @@ var foreignTypes = map[string]plugin.Replacement{
 	"dp-rank-header-handler":             {Use: "use data-parallel-profile-handler, with each rank as an endpoint", Lost: "the rank header of the engine: ranks are chosen by port"},
 	"dcgm-data-source":                   {Use: "leave it out: load is counted from decisions and engines' gauges", Lost: "the use of GPUs by processes other than the engine"},
 	"dcgm-extractor":                     {Use: "leave it out: load is counted from decisions and engines' gauges", Lost: "the use of GPUs by processes other than the engine"},
-	"thunder-agent":                      {Use: "use agent-identity, program-aware-fairness and session-affinity-scorer", Lost: "pausing of programs by their KV footprint, and saturation by that footprint"},
+	"thunder-agent":                      {Use: "use program-admission, agent-identity and session-affinity-scorer", Lost: "its parameters, and saturation by the footprint of programs"},
 	"request-attribute-reporter":         {Use: "use grapevine-lab record, or the metrics of tokens", Lost: "token counts in the proxy's metadata for each request"},
 	"max-saturation-detector":            {Use: "use utilization-detector or concurrency-detector", Lost: "the maximum of several detectors"},
 	"vllmgrpc-parser":                    {Use: "leave it out: calls that are not understood are placed by load", Lost: "prefix matching of gRPC calls"},

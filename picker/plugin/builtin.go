@@ -77,6 +77,8 @@ func SettingTypes() Table {
 			New: WithParams(sessionIDParams{}, newSessionID)},
 		{Name: "agent-identity", Kind: KindProducer, Summary: "Reads session and flow names that agents send.",
 			New: WithParams(agentParams{}, newAgentIdentity)},
+		{Name: "program-admission", Kind: KindProducer, Summary: "Keeps new agent runs waiting while the contexts of running ones fill the engines' memory.",
+			New: WithParams(programParams{Share: .8, MaxWait: "5m"}, newProgramAdmission)},
 		done(KindProducer, "token-producer", noteTokens, "tokenizer"),
 		done(KindProducer, "inflight-load-producer", noteLoad),
 		done(KindProducer, "predicted-latency-producer", noteLatency),

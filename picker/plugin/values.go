@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"encoding/json"
+	"github.com/grapevine-epp/grapevine/picker/programs"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
@@ -29,6 +30,7 @@ type Producer struct {
 	SessionTable  int                                                                 // size of the session table
 	Urgency       func(c *cycle.Cycle, endpoints []string, own float64) (int64, bool) // see picker.Rules
 	UrgencyText   string                                                              // description of Urgency in one line
+	Programs      *programs.Config                                                    // how agent runs are admitted; nil: they are not
 	TokenHeader   string                                                              // response header for the endpoint's token; "": none
 	Stamps        []Stamp                                                             // response headers with labels of the endpoint
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/programs"
 )
 
 // Notes on configurations: features that traces or simulated engines lack.
@@ -53,6 +54,7 @@ func FilePolicy(path string) (Policy, error) {
 			}
 			return c.Flow.Gate(), nil
 		},
+		Programs: func() (*programs.Config, error) { return c.Producer.Programs, nil },
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/programs"
 )
 
 // Policy is a named scheduling policy. Rules creates a new instance for every replica of every run.
@@ -21,7 +22,9 @@ type Policy struct {
 	About string // one line
 	Rules func() (*picker.Rules, error)
 	Queue func() (*gate.Config, error) // how requests wait; nil, and a nil Config: they do not
-	Notes []string                     // settings of a file that work differently here
+	// Programs is how agent runs are admitted; nil, and a nil Config: they are not kept.
+	Programs func() (*programs.Config, error)
+	Notes    []string // settings of a file that work differently here
 }
 
 // part is a plugin of a policy: its type, weight and parameters in JSON.

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+	"github.com/grapevine-epp/grapevine/picker/programs/admission"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -32,6 +33,66 @@ type queue struct {
 // Enter implements picker.Gate.
 func (q *queue) Enter(context.Context, *request.Request) (picker.Permit, picker.QueueEntry, error) {
 	return q.permit, nil, nil
+}
+
+// admissions is the daemon's gate of agent runs in front of a replica's queue. To the scheduler it is
+// a gate that hands out the permits which the request has got already.
+type admissions struct {
+	*admission.Gate
+	queue  *queue // nil: requests do not wait there
+	permit picker.Permit
+}
+
+// Enter implements picker.Gate.
+func (a *admissions) Enter(context.Context, *request.Request) (picker.Permit, picker.QueueEntry, error) {
+	return a.permit, nil, nil
+}
+
+// Leave implements picker.Gate.
+func (a *admissions) Leave(p picker.Permit, service float64) {
+	if a.Gate.Leave(picker.Permit{Program: p.Program}, service); a.queue != nil {
+		a.queue.Leave(p, service)
+	}
+}
+
+// newAdmissions returns the gate that a policy has, nil when it does not admit agent runs.
+func newAdmissions(s *simulation, pool *endpoint.Pool, q *queue) (*admissions, error) {
+	if s.Policy.Programs == nil {
+		return nil, nil
+	}
+	config, err := s.Policy.Programs()
+	if err != nil || config == nil {
+		return nil, err
+	}
+	g, err := admission.New(admission.Options{Pool: pool, Next: new(queue), Now: s.clock})
+	if err != nil {
+		return nil, err
+	}
+	g.Configure(config)
+	return &admissions{Gate: g, queue: q}, nil
+}
+
+// admit asks for the admission of a request's program. It reports whether the request may go on.
+func (s *simulation) admit(j *journey) bool {
+	a := j.replica.admissions
+	if a == nil {
+		return true
+	}
+	r := &s.Trace.Requests[j.number]
+	j.request.FairnessID = s.Trace.TenantName(r.Tenant)
+	p, waits := a.Offer(&j.request, func() { s.admitted = append(s.admitted, j) })
+	if j.permit = p; waits {
+		s.waiting++
+		s.rearm()
+	}
+	return !waits
+}
+
+// rearm starts the ticks of queues.
+func (s *simulation) rearm() {
+	if s.tick == never {
+		s.tick = s.now + queueEvery
+	}
 }
 
 // newQueue returns the queue that a policy has, nil when requests do not wait.
@@ -59,9 +120,7 @@ type turn struct {
 
 // enqueue requests a permit from the replica's queue.
 func (s *simulation) enqueue(j *journey) error {
-	if s.tick == never {
-		s.tick = s.now + queueEvery
-	}
+	s.rearm()
 	r := &s.Trace.Requests[j.number]
 	j.request.FairnessID, j.request.Priority = s.Trace.TenantName(r.Tenant), int(r.Priority)
 	if r.Priority < 0 && s.Network.BytesPerSecond == 0 {
@@ -71,6 +130,7 @@ func (s *simulation) enqueue(j *journey) error {
 	permit, waits, err := j.replica.queue.Offer(context.Background(), &j.request, func(err error) {
 		s.turns = append(s.turns, turn{j, err})
 	})
+	permit.Program = j.permit.Program
 	j.permit = permit
 	if waits {
 		return nil
@@ -80,7 +140,17 @@ func (s *simulation) enqueue(j *journey) error {
 
 // takeTurns places dispatched requests and ends evicted ones.
 func (s *simulation) takeTurns() error {
-	for len(s.turns)+len(s.evicted) > 0 {
+	for len(s.turns)+len(s.evicted)+len(s.admitted) > 0 {
+		if len(s.admitted) > 0 {
+			j := s.admitted[0]
+			s.admitted = s.admitted[1:]
+			s.waiting--
+			j.replica.catchUp(s.now)
+			if err := s.proceedToQueue(j); err != nil {
+				return err
+			}
+			continue
+		}
 		if n := len(s.evicted); n > 0 {
 			j := s.evicted[n-1]
 			s.evicted = s.evicted[:n-1]
@@ -100,6 +170,9 @@ func (s *simulation) takeTurns() error {
 func (s *simulation) proceed(t turn) error {
 	s.waiting--
 	if t.err != nil {
+		if a := t.j.replica.admissions; a != nil {
+			a.Gate.Leave(picker.Permit{Program: t.j.permit.Program}, -1)
+		}
 		return s.refused(t.j, t.err)
 	}
 	t.j.replica.catchUp(s.now)
@@ -128,6 +201,9 @@ const evictedText = "request evicted by flow control"
 func (s *simulation) ticked() {
 	s.ticks++
 	for _, r := range s.replicas {
+		if r.admissions != nil {
+			r.admissions.Poll()
+		}
 		if r.queue == nil {
 			continue
 		}

@@ -93,13 +93,15 @@ type replica struct {
 	scheduler *picker.Scheduler
 	sessions  *sessions.Table
 	match     *matcher
-	meter     *sizing.Meter        // nil: not measured
-	queue     *queue               // nil: requests do not wait
-	specs     []endpoint.Spec      // by station
-	endpoints []*endpoint.Endpoint // by station
-	stationOf []int                // by dense id
-	placing   *journey             // the request being placed
-	warming   int                  // running warm-ups
+	meter     *sizing.Meter // nil: not measured
+	queue     *queue        // nil: requests do not wait
+	// admissions is nil if programs are not kept.
+	admissions *admissions
+	specs      []endpoint.Spec      // by station
+	endpoints  []*endpoint.Endpoint // by station
+	stationOf  []int                // by dense id
+	placing    *journey             // the request being placed
+	warming    int                  // running warm-ups
 
 	processed int               // number of log messages processed
 	hearing   time.Duration     // when the message that is being processed arrived
@@ -154,6 +156,12 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	}
 	if r.queue != nil {
 		o.Gate = r.queue
+	}
+	if r.admissions, err = newAdmissions(s, r.pool, r.queue); err != nil {
+		return nil, err
+	}
+	if r.admissions != nil {
+		o.Gate = r.admissions
 	}
 	r.scheduler, err = picker.New(o)
 	return r, err

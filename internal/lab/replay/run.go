@@ -71,7 +71,8 @@ type simulation struct {
 	turns     []turn
 	evicted   []*journey
 
-	runs *runs // nil: the trace has no programs
+	runs     *runs      // nil: the trace has no programs
+	admitted []*journey // requests whose programs are no longer kept
 
 	warming         map[uint64]warmUp
 	warmUps, warmed int // that ended, and tokens that they computed
@@ -225,6 +226,14 @@ func (s *simulation) arrive(number int) error {
 	s.reportProgress()
 	j := s.journey(number, r)
 	j.replica.catchUp(s.now)
+	if !s.admit(j) {
+		return nil
+	}
+	return s.proceedToQueue(j)
+}
+
+// proceedToQueue asks for a permit, if the replica has a queue, or places the request.
+func (s *simulation) proceedToQueue(j *journey) error {
 	if j.replica.queue != nil {
 		return s.enqueue(j)
 	}
@@ -262,6 +271,9 @@ func (s *simulation) place(j *journey) error {
 	j.replica.placing = j
 	if q := j.replica.queue; q != nil {
 		q.permit = j.permit
+	}
+	if a := j.replica.admissions; a != nil {
+		a.permit = j.permit
 	}
 	d, err := j.replica.scheduler.Choose(context.Background(), &j.request)
 	if err != nil {
@@ -321,6 +333,9 @@ func (s *simulation) journey(number int, r *trace.Request) *journey {
 	j.request = request.Request{
 		ID: "r", Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m", Objective: objective(r.Priority),
 		Session: s.shared.sessionName(r.Session), InputTokens: r.Input, Stream: !s.Whole, ChunkKeys: j.keys,
+	}
+	if r.Program > 0 {
+		j.request.Headers = programHeader(strconv.Itoa(int(r.Program)))
 	}
 	if r.Adapter > 0 {
 		j.request.Adapter = adapterName(uint32(r.Adapter))

@@ -4,7 +4,20 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/programs"
 )
+
+// programHeader is the headers of a request with the name of its program.
+type programHeader string
+
+// Get implements request.Headers.
+func (h programHeader) Get(name string) string {
+	if name == programs.Headers[0] {
+		return string(h)
+	}
+	return ""
+}
 
 // runs is the state of a trace whose requests depend on each other.
 type runs struct {

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -53,5 +55,45 @@ func TestRunsFollow(t *testing.T) {
 	}
 	if again := encoded(t, c); again != encoded(t, c) {
 		t.Error("two runs differ")
+	}
+}
+
+// admitted is the default policy that admits agent runs.
+func admitted(t testing.TB) Policy {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "epp.yaml")
+	text := `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: predicted-ttft-scorer}, {type: program-admission}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: predicted-ttft-scorer}]}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := FilePolicy(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestProgramAdmission checks that agent runs finish sooner if the engines' memory is short and new runs
+// wait, and that nothing changes while the memory suffices.
+func TestProgramAdmission(t *testing.T) {
+	for _, seed := range []uint64{21, 22} {
+		c := agentRuns(t, "longruns", "unified", 6, 1, 15*time.Minute, seed)
+		unified := run(t, c).Programs.Mean
+		c.Policy = admitted(t)
+		r := run(t, c)
+		t.Logf("seed %d: %.0f s, unified %.0f s", seed, r.Programs.Mean, unified)
+		if r.Programs.Mean > .85*unified || r.Errors > 0 {
+			t.Errorf("seed %d: runs take %.0f s and have %d errors, unified %.0f s", seed, r.Programs.Mean, r.Errors, unified)
+		}
+		c = agentRuns(t, "longruns", Default, 1.5, 1, 10*time.Minute, seed)
+		plain := encoded(t, c)
+		c.Policy = admitted(t)
+		if encoded(t, c) != plain {
+			t.Errorf("seed %d: admission changes a run with enough memory", seed)
+		}
 	}
 }
