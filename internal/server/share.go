@@ -21,6 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/monitor"
 	"github.com/grapevine-epp/grapevine/picker/programs/admission"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // ClusterOptions configures how this replica finds the others and shares state.
@@ -246,6 +247,7 @@ func (s *Server) listenForEvents() error {
 func (s *Server) joinGroup(ctx context.Context) error {
 	if s.grouped { // without a group, requests need not wake the senders
 		s.sessions.OnBind(s.hints.Bound)
+		s.sessions.OnMerge(func(b sessions.Binding) { s.programs.Seen(b.Session) })
 		s.blame.OnVerdict(s.hints.VerdictReached)
 		s.pool.Splits().OnOutcome(s.hints.SplitEnded)
 		s.pool.LoadTracker().OnChange(s.load.Changed)

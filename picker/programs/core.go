@@ -19,6 +19,8 @@ const (
 	// returnWithin is how long the context of an agent without a request in flight counts. Tools
 	// usually answer within seconds. A context that is not continued by then may be evicted.
 	returnWithin = int64(30 * time.Second)
+	// awayWithin is the same from the dispatch of a turn by another replica, whose end is not reported.
+	awayWithin = int64(2 * time.Minute)
 	// keepFor is how long a program without requests keeps its age.
 	keepFor = int64(10 * time.Minute)
 	// reviewEvery is the minimum interval between two reviews of all programs.
@@ -47,6 +49,7 @@ type Core struct {
 	programs map[sessions.Key]*program
 	sessions map[sessions.Key]*session
 	stored   map[sessions.Key]*session // by the last stored response of each
+	away     list                      // counted sessions whose last turn another replica dispatched, by that time
 	idle     list                      // counted sessions without a turn in flight, by the end of the last one
 	quiet    list                      // all programs, by the last turn
 	turns    []turn                    // by slot
@@ -54,6 +57,8 @@ type Core struct {
 	kept     int
 	seq      uint64
 	reviewed int64
+	shared   float64 // learned tokens of a new agent's prompt that an engine holds
+	typical  float64 // learned tokens that an agent does not share
 	fresh    float64 // learned share of a new agent's prompt that no engine holds
 	dropped  uint64
 	woken    []uint64
@@ -80,6 +85,8 @@ type session struct {
 	tokens  int     // of its last prompt
 	placed  bool    // own is measured
 	counted bool
+	away    bool // it is in the list away
+	remote  bool // only other replicas have had its turns
 	flying  int
 	stored  sessions.Key // its last stored response
 }
@@ -140,7 +147,10 @@ func (c *Core) Offer(now int64, t Turn) (h uint64, waits bool) {
 
 // needOf returns the tokens by which a turn raises the footprint.
 func (c *Core) needOf(s *session, tokens int) float64 {
-	if !s.placed && s.tokens == 0 {
+	if s.tokens == 0 {
+		if s.counted {
+			return float64(tokens)*c.fresh - s.own
+		}
 		return float64(tokens) * c.fresh
 	}
 	need := float64(max(tokens-s.tokens, 0))
@@ -156,25 +166,99 @@ func (c *Core) session(now int64, t Turn) *session {
 	if t.Previous != 0 && c.stored[t.Previous] != nil {
 		s = c.stored[t.Previous]
 	}
-	if s == nil {
-		p := c.programs[t.Program]
-		if len(c.sessions) >= maxSessions || p == nil && len(c.programs) >= maxPrograms {
+	switch {
+	case s == nil:
+		if s = c.newSession(now, t); s == nil {
 			return nil
 		}
-		if p == nil {
-			c.seq++
-			p = &program{key: t.Program, tenant: t.Tenant, number: c.seq}
-			c.programs[t.Program] = p
-			c.quiet.add(&p.node, now)
-		}
-		s = &session{key: t.Session, program: p}
-		s.of, p.of = s, p
-		p.sessions = append(p.sessions, s)
-		c.sessions[t.Session] = s
+	case s.remote && s.program.key != t.Program:
+		c.move(now, s, t)
+	case s.remote:
+		s.program.tenant = t.Tenant
 	}
 	c.quiet.remove(&s.program.node)
 	c.quiet.add(&s.program.node, now)
 	return s
+}
+
+// newSession adds a session, and its program if it is new. It returns nil if there are too many.
+func (c *Core) newSession(now int64, t Turn) *session {
+	p := c.programs[t.Program]
+	if len(c.sessions) >= maxSessions || p == nil && len(c.programs) >= maxPrograms {
+		return nil
+	}
+	if p == nil {
+		c.seq++
+		p = &program{key: t.Program, tenant: t.Tenant, number: c.seq}
+		p.of = p
+		c.programs[t.Program] = p
+		c.quiet.add(&p.node, now)
+	}
+	s := &session{key: t.Session, program: p}
+	s.of = s
+	p.sessions = append(p.sessions, s)
+	c.sessions[t.Session] = s
+	return s
+}
+
+// move assigns a session that other replicas reported without its program to the program of its first
+// turn here.
+func (c *Core) move(now int64, s *session, t Turn) {
+	from, p := s.program, c.programs[t.Program]
+	if p == nil {
+		c.seq++
+		p = &program{key: t.Program, tenant: t.Tenant, number: min(c.seq, from.number)}
+		p.of = p
+		c.programs[t.Program] = p
+		c.quiet.add(&p.node, now)
+	}
+	if s.counted {
+		from.own -= s.own
+		p.own += s.own
+	}
+	from.sessions = slices.DeleteFunc(from.sessions, func(o *session) bool { return o == s })
+	p.sessions, s.program = append(p.sessions, s), p
+	if len(from.sessions) == 0 {
+		c.quiet.remove(&from.node)
+		delete(c.programs, from.key)
+	}
+}
+
+// Knows reports whether a session is tracked.
+func (c *Core) Knows(key sessions.Key) bool { return c.sessions[key] != nil }
+
+// Seen reports that another replica has dispatched a turn of a session. A session that is not known here
+// counts with a typical context until its first turn here.
+func (c *Core) Seen(now int64, key sessions.Key) {
+	c.expire(now)
+	s := c.sessions[key]
+	if s == nil {
+		if s = c.newSession(now, Turn{Program: key, Session: key}); s == nil {
+			return
+		}
+		s.remote, s.own = true, c.typical
+	}
+	c.quiet.remove(&s.program.node)
+	c.quiet.add(&s.program.node, now)
+	if !s.counted {
+		s.counted = true
+		c.add(s.program, s.own)
+	}
+	if s.flying == 0 {
+		c.unlist(s)
+		s.away = true
+		c.away.add(&s.node, now)
+	}
+}
+
+// unlist removes a session from the lists of contexts without a turn in flight here.
+func (c *Core) unlist(s *session) {
+	if s.away {
+		c.away.remove(&s.node)
+	} else {
+		c.idle.remove(&s.node)
+	}
+	s.away = false
 }
 
 func (c *Core) slot() uint32 {
@@ -210,7 +294,7 @@ func (c *Core) admit(w *turn) {
 		s.counted = true
 		c.add(s.program, s.own)
 	} else if s.flying == 1 {
-		c.idle.remove(&s.node)
+		c.unlist(s)
 	}
 	c.grow(s, w.Tokens)
 }
@@ -219,7 +303,7 @@ func (c *Core) admit(w *turn) {
 func (c *Core) grow(s *session, tokens int) {
 	more := float64(tokens - s.tokens)
 	if s.tokens == 0 {
-		more = float64(tokens) * c.fresh
+		more = float64(tokens)*c.fresh - s.own
 	}
 	c.own += max(s.own+more, 0) - s.own
 	s.program.own += max(s.own+more, 0) - s.own
@@ -243,10 +327,18 @@ func (c *Core) Place(h uint64, input, missing int) {
 		c.grow(s, input)
 		return
 	}
+	own := float64(missing)
+	if s.remote { // an engine holds its earlier turns
+		own = max(own, float64(input)-c.shared)
+		c.add(s.program, own-s.own)
+		s.own, s.tokens, s.placed, s.remote = own, input, true, false
+		return
+	}
+	c.shared += learnRate * (float64(input-missing) - c.shared)
 	share := min(max(float64(missing)/float64(input), 0), 1)
 	c.fresh += learnRate * (share - c.fresh)
-	c.add(s.program, float64(missing)-s.own)
-	s.own, s.tokens, s.placed = float64(missing), input, true
+	c.add(s.program, own-s.own)
+	s.own, s.tokens, s.placed = own, input, true
 }
 
 // Stored reports that an engine stores a turn's answer under a name.
@@ -272,6 +364,7 @@ func (c *Core) Release(now int64, h uint64) {
 		c.unkeep(s.program, uint32(h))
 	} else if s.flying--; s.flying == 0 {
 		c.idle.add(&s.node, now)
+		c.typical += learnRate * (s.own - c.typical)
 	}
 	s.program.turns--
 	w.state, w.session = unused, nil
@@ -295,10 +388,10 @@ func (c *Core) Advance(now int64) {
 // expire removes contexts that did not return in time, and programs that have been quiet for long.
 func (c *Core) expire(now int64) {
 	for n := c.idle.first; n != nil && now-n.at >= returnWithin; n = c.idle.first {
-		s := n.of.(*session)
-		c.idle.remove(n)
-		s.counted = false
-		c.add(s.program, -s.own)
+		c.uncount(n.of.(*session))
+	}
+	for n := c.away.first; n != nil && now-n.at >= awayWithin; n = c.away.first {
+		c.uncount(n.of.(*session))
 	}
 	for n := c.quiet.first; n != nil && now-n.at >= keepFor; n = c.quiet.first {
 		p := n.of.(*program)
@@ -309,7 +402,7 @@ func (c *Core) expire(now int64) {
 		}
 		for _, s := range p.sessions {
 			if s.counted {
-				c.idle.remove(&s.node)
+				c.unlist(s)
 				c.add(p, -s.own)
 			}
 			delete(c.sessions, s.key)
@@ -317,6 +410,13 @@ func (c *Core) expire(now int64) {
 		}
 		delete(c.programs, p.key)
 	}
+}
+
+// uncount stops counting a context.
+func (c *Core) uncount(s *session) {
+	c.unlist(s)
+	s.counted = false
+	c.add(s.program, -s.own)
 }
 
 // review admits kept turns. Tenants take turns by the memory of their programs, the least first. Each

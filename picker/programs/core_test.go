@@ -143,6 +143,36 @@ func TestStoredResponses(t *testing.T) {
 	}
 }
 
+// TestSeen checks that a session counts here while other replicas serve it, that its first turn here
+// joins it to its program, and that it stops counting when the other replicas no longer report it.
+func TestSeen(t *testing.T) {
+	c := NewCore()
+	h := placed(t, c, 0, turnOf(1, 1, 400))
+	c.typical, c.shared = 300, 100
+	c.Seen(0, 55)
+	if st := c.Status(); st.Programs != 2 || st.Footprint != 700 {
+		t.Errorf("%+v, want 2 programs with 700 tokens", st)
+	}
+	u := turnOf(1, 1, 900)
+	u.Session = 55
+	other, _ := c.Offer(second, u)
+	c.Place(other, 900, 10)
+	if st := c.Status(); st.Programs != 1 || st.Footprint != 400+800 {
+		t.Errorf("%+v, want one program with 1200 tokens", st)
+	}
+	c.Release(2*second, h)
+	c.Release(2*second, other)
+	c.Seen(20*second, 55)
+	c.Advance(100 * second)
+	if got := c.Status().Footprint; got != 800 {
+		t.Errorf("footprint %v, want 800 while another replica serves the session", got)
+	}
+	c.Advance(20*second + awayWithin)
+	if got := c.Status().Footprint; got != 0 {
+		t.Errorf("footprint %v, want 0", got)
+	}
+}
+
 // TestBounded checks that programs beyond the bound pass and are counted, and that quiet programs are
 // forgotten.
 func TestBounded(t *testing.T) {
@@ -177,7 +207,9 @@ func TestCore(t *testing.T) {
 		waits, runs := map[uint64]bool{}, []uint64{}
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			now += rapid.Int64Range(0, 20*second).Draw(t, "passed")
-			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 4:
+				c.Seen(now, sessions.Key(rapid.IntRange(20, 250).Draw(t, "seen")))
 			case 0, 1:
 				program := sessions.Key(rapid.IntRange(1, 12).Draw(t, "program"))
 				u := Turn{Program: program, Session: 20*program + sessions.Key(rapid.IntRange(0, 2).Draw(t, "session")), Tenant: program % 3, Tokens: rapid.IntRange(1, 900).Draw(t, "tokens"), Most: 100 * second}

@@ -61,6 +61,7 @@ const (
 type Table struct {
 	half   int
 	hook   atomic.Pointer[func(Binding)]
+	merged atomic.Pointer[func(Binding)]
 	shards [numShards]shard
 
 	awaited atomic.Int32 // number of sessions in comings
@@ -91,9 +92,12 @@ func New(size int) *Table {
 // call it.
 func (s *Table) OnBind(f func(Binding)) { s.hook.Store(&f) }
 
+// OnMerge sets a function that is called after every Merge, on the caller's goroutine.
+func (s *Table) OnMerge(f func(Binding)) { s.merged.Store(&f) }
+
 // Bind records that a session's request is sent to an endpoint.
 func (s *Table) Bind(b Binding) {
-	s.Merge(b)
+	s.put(b)
 	if f := s.hook.Load(); f != nil && *f != nil && b.Session != 0 {
 		(*f)(b)
 	}
@@ -101,6 +105,13 @@ func (s *Table) Bind(b Binding) {
 
 // Merge adds a binding from another replica. A binding older than the present one changes nothing.
 func (s *Table) Merge(b Binding) {
+	s.put(b)
+	if f := s.merged.Load(); f != nil && *f != nil && b.Session != 0 {
+		(*f)(b)
+	}
+}
+
+func (s *Table) put(b Binding) {
 	if b.Session == 0 {
 		return
 	}

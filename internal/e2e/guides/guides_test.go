@@ -98,7 +98,7 @@ func TestPrefillDecode(t *testing.T) { run(t, "docs/tasks/prefill-decode.md") }
 func TestLaptopTutorial(t *testing.T) {
 	dir := run(t, "docs/get-started/laptop.md",
 		"docs/tasks/slow-request.md", "docs/tasks/wrong-placement.md", "docs/tasks/cache-miss.md", "docs/tasks/benchmark.md",
-		"docs/tasks/flight-record.md", "docs/tasks/tune-a-policy.md", "docs/get-started/llm-d.md", "docs/tasks/trace.md", "docs/tasks/priorities.md", "docs/tasks/expressions.md", "docs/tasks/open-webui.md")
+		"docs/tasks/flight-record.md", "docs/tasks/tune-a-policy.md", "docs/get-started/llm-d.md", "docs/tasks/trace.md", "docs/tasks/priorities.md", "docs/tasks/agents.md", "docs/tasks/expressions.md", "docs/tasks/open-webui.md")
 	record(t, dir, "docs/get-started/laptop.svg", "Terminal: the explanation of a request, and the state of two engines",
 		"grapevine explain --request-id slow-1 | grep -E '^(prompt|choice|runner-up|predicted first)'",
 		"grapevine status | grep -A9 ENDPOINT | cut -c1-46")

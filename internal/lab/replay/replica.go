@@ -162,6 +162,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	}
 	if r.admissions != nil {
 		o.Gate = r.admissions
+		r.sessions.OnMerge(func(b sessions.Binding) { r.admissions.Seen(b.Session) })
 	}
 	r.scheduler, err = picker.New(o)
 	return r, err

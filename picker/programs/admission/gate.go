@@ -223,6 +223,27 @@ func (g *Gate) Stored(p picker.Permit, response sessions.Key) {
 	}
 }
 
+// Seen reports that another replica has dispatched a request of a session. It does nothing if no
+// programs are admitted.
+func (g *Gate) Seen(session sessions.Key) {
+	if g.config.Load() == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.cores) != 1 { // the base model of a new session is unknown
+		for _, grp := range g.cores {
+			if grp.Knows(session) {
+				grp.Seen(g.now(), session)
+			}
+		}
+		return
+	}
+	for _, grp := range g.cores {
+		grp.Seen(g.now(), session)
+	}
+}
+
 // Leave implements picker.Gate.
 func (g *Gate) Leave(p picker.Permit, service float64) {
 	if p.Program == 0 {
