@@ -64,7 +64,6 @@ type revisionShares struct {
 	pool   *endpoint.Snapshot
 	names  []string // ascending
 	weight map[string]float64
-	total  float64
 }
 
 func newRollout(p rolloutParams) (plugin.Plugin, error) {
