@@ -35,13 +35,14 @@ at full load, for the cost of a request, and at a fixed rate, for latencies (a c
 for each message uses more CPU).
 
 With --soak, it keeps three replicas of a group busy instead, with 24 engines that restart and whose
-caches overflow. The exit code is 1 if memory or goroutines grew over the second half.`,
-		Example: "  grapevine-lab bench --duration 5s --json-file build/bench.json\n  grapevine-lab bench --soak 10m",
+caches overflow. The exit code is 1 if memory or goroutines grew over the second half, or if a
+healthy engine was taken out of service. Memory is judged from 15 minutes on.`,
+		Example: "  grapevine-lab bench --duration 5s --json-file build/bench.json\n  grapevine-lab bench --soak 25m",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.soak < 0:
-				return cli.UsageError{Err: fmt.Errorf("--soak %s: use a positive duration, such as 10m", f.soak)}
+				return cli.UsageError{Err: fmt.Errorf("--soak %s: use a positive duration, such as 25m", f.soak)}
 			case f.soak > 0:
 				return f.runSoak(cmd)
 			}

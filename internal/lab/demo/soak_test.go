@@ -10,10 +10,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// samples returns ten minutes of samples of two replicas. The second replica's samples follow grow.
+// samples returns 25 minutes of samples of two replicas. The second replica's samples follow grow.
 func samples(grow func(at time.Duration) SoakSample) *SoakSummary {
-	s := &SoakSummary{Replicas: 2, Length: 10 * time.Minute}
-	for i := range 120 {
+	s := &SoakSummary{Replicas: 2, Length: 25 * time.Minute}
+	for i := range 300 {
 		at := time.Duration(i+1) * 5 * time.Second
 		noise := int64(i%3) << 20
 		flat, own := SoakSample{At: at, RSS: 60<<20 + noise, Goroutines: 80 + i%5}, grow(at)
@@ -29,11 +29,11 @@ func TestSoakVerdict(t *testing.T) {
 		want []string
 	}{
 		"flat": {func(time.Duration) SoakSample { return SoakSample{RSS: 60 << 20, Goroutines: 80} }, nil},
-		"grows at first": {func(at time.Duration) SoakSample {
-			return SoakSample{RSS: min(int64(at.Seconds()), 200) << 20, Goroutines: 80}
+		"grows until decisions are dropped": {func(at time.Duration) SoakSample {
+			return SoakSample{RSS: min(int64(at.Seconds()), 660) << 20, Goroutines: 80}
 		}, nil},
 		"shrinks": {func(at time.Duration) SoakSample {
-			return SoakSample{RSS: 900<<20 - int64(at.Seconds())<<20, Goroutines: 900 - int(at.Seconds())}
+			return SoakSample{RSS: 1900<<20 - int64(at.Seconds())<<20, Goroutines: 1900 - int(at.Seconds())}
 		}, nil},
 		"leaks memory": {func(at time.Duration) SoakSample {
 			return SoakSample{RSS: 60<<20 + int64(at.Seconds())<<15, Goroutines: 80}
@@ -43,7 +43,7 @@ func TestSoakVerdict(t *testing.T) {
 		}, []string{"replica-2: live heap"}},
 		"leaks goroutines": {func(at time.Duration) SoakSample {
 			return SoakSample{RSS: 60 << 20, Goroutines: 80 + int(at.Seconds()/10)}
-		}, []string{"replica-2: 3"}},
+		}, []string{"replica-2: 7"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := samples(c.grow).Problems()
@@ -56,6 +56,22 @@ func TestSoakVerdict(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestShortSoak checks that memory is not judged while decisions are not old enough to be dropped, and that the
+// output says so.
+func TestShortSoak(t *testing.T) {
+	for length, judged := range map[time.Duration]bool{14 * time.Minute: false, 15 * time.Minute: true} {
+		s := samples(func(at time.Duration) SoakSample {
+			return SoakSample{RSS: int64(at.Seconds()) << 20, Live: int64(at.Seconds()) << 19, Goroutines: 80}
+		})
+		s.Length = length
+		var out bytes.Buffer
+		s.Write(&out)
+		if got := len(s.Problems()); got > 0 != judged || strings.Contains(out.String(), "not judged") == judged {
+			t.Errorf("%s: %d problems, want judged: %v\n%s", length, got, judged, &out)
+		}
 	}
 }
 
