@@ -112,6 +112,12 @@ func waited(ctx context.Context) time.Duration {
 	return 0
 }
 
+// quiet reports whether the proxy's filter sends responses only if it is asked to.
+func quiet(ctx context.Context) bool {
+	v := metadata.ValueFromIncomingContext(ctx, request.MetadataQuiet)
+	return len(v) == 1 && v[0] == "1"
+}
+
 // moves reports whether the proxy asks another replica about a request if its stream fails.
 func moves(ctx context.Context) bool {
 	v := metadata.ValueFromIncomingContext(ctx, request.MetadataMoves)

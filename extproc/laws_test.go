@@ -350,10 +350,16 @@ func TestSlowLink(t *testing.T) {
 func TestUnknownModes(t *testing.T) {
 	o := Options{Assume: &Modes{BodyBuffered, BodyStreamed}, AllowModeOverride: true}
 	for _, mode := range []BodyMode{-1 << 31, -1, BodyFullDuplex + 1, 1<<31 - 1} {
-		var m wire.Inbound
-		m.Config.Present, m.Config.Request, m.Config.Response = true, mode, mode
-		if got := modesOf(&m, &o); got.Modes != *o.Assume {
-			t.Errorf("mode %d: %+v", mode, got)
+		for _, quiet := range []bool{false, true} {
+			var m wire.Inbound
+			m.Config.Present, m.Config.Request, m.Config.Response = true, mode, mode
+			got := modesOf(&m, &o, quiet)
+			if got.Modes != *o.Assume {
+				t.Errorf("mode %d: %+v", mode, got)
+			}
+			if (got.headOverride() != nil) != quiet {
+				t.Errorf("mode %d, quiet %v: override %v", mode, quiet, got.headOverride())
+			}
 		}
 	}
 }

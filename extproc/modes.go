@@ -29,11 +29,13 @@ type streamModes struct {
 	Modes
 	early    bool // STREAMED bodies arrive before the header reply
 	observe  bool // no replies may be sent
-	override bool // mode_override is honored
+	override bool // mode_override is honored, and may ask for bodies
+	quiet    bool // mode_override is honored, and responses are sent only if it asks for them
 }
 
-// modesOf reads the settings from the first message of a stream.
-func modesOf(m *wire.Inbound, o *Options) streamModes {
+// modesOf reads the settings from the first message of a stream. quiet is the filter's statement in the
+// stream's metadata.
+func modesOf(m *wire.Inbound, o *Options, quiet bool) streamModes {
 	sm := streamModes{Modes: Modes{BodyFullDuplex, BodyFullDuplex}, observe: m.Observe}
 	if o.Assume != nil {
 		sm.Modes = *o.Assume
@@ -42,8 +44,8 @@ func modesOf(m *wire.Inbound, o *Options) streamModes {
 		sm.Request, sm.Response, sm.early = known(c.Request, sm.Request), known(c.Response, sm.Response), c.Early
 		// Envoy honors an override only under these conditions, and otherwise counts it as
 		// spurious.
-		sm.override = o.AllowModeOverride && !sm.early && !sm.observe &&
-			sm.Request != BodyFullDuplex && sm.Response != BodyFullDuplex
+		possible := !sm.early && !sm.observe && sm.Request != BodyFullDuplex && sm.Response != BodyFullDuplex
+		sm.override, sm.quiet = o.AllowModeOverride && possible, quiet && possible
 	}
 	if sm.observe {
 		// The proxy waits for no reply, so the request is placed with the data received when its
@@ -120,20 +122,32 @@ var withoutRequestBody = func() (t [BodyBufferedPartial + 1][]byte) {
 	return t
 }()
 
-// streamResponse holds, per request body mode, an encoded mode override that requests streamed
-// response bodies, and a reply to request headers with only that.
-var streamResponse = func() (t [BodyBufferedPartial + 1]struct {
+// headOverride is a mode override for a reply to request headers: encoded, and as a reply with only that.
+type headOverride struct {
 	override []byte
 	alone    *wire.Outbound
-}) {
-	for mode := range t {
-		m := &extprocv3.ProcessingResponse{ModeOverride: requestMode(BodyMode(mode), BodyStreamed)}
-		t[mode].override = wire.Fixed(m).Whole
-		m.Response = &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}
-		t[mode].alone = wire.Fixed(m)
+}
+
+// headOverrides holds an override per request and response body mode.
+var headOverrides = func() (t [BodyBufferedPartial + 1][BodyBufferedPartial + 1]headOverride) {
+	for req := range t {
+		for resp := range t[req] {
+			m := &extprocv3.ProcessingResponse{ModeOverride: requestMode(BodyMode(req), BodyMode(resp))}
+			t[req][resp].override = wire.Fixed(m).Whole
+			m.Response = &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}
+			t[req][resp].alone = wire.Fixed(m)
+		}
 	}
 	return t
 }()
+
+// headOverride returns the override that the reply to request headers must have, nil for none.
+func (m *streamModes) headOverride() *headOverride {
+	if m.unbuffers() || m.quiet {
+		return &headOverrides[m.Request][m.Response]
+	}
+	return nil
+}
 
 // unbuffers reports whether the reply to request headers must request streamed responses from a
 // proxy that would buffer them. The reply to response headers would be too late: the buffered part

@@ -28,8 +28,8 @@ func (st *stream) placeHead(extent bodyExtent) error {
 		return err
 	}
 	answer := st.kit.route.Finish(wire.ReplyRequestHeaders, nil)
-	if st.modes.unbuffers() {
-		answer = append(answer, streamResponse[st.modes.Request].override...)
+	if o := st.modes.headOverride(); o != nil {
+		answer = append(answer, o.override...)
 	}
 	return st.send(&wire.Outbound{Whole: answer})
 }

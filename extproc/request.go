@@ -52,9 +52,10 @@ func (st *stream) requestHeaders(m *wire.Inbound) error {
 		st.in.headHeld = true
 		st.in.body.expect = int(max(length, 0))
 		return nil
-	case st.modes.unbuffers():
-		return st.send(streamResponse[st.modes.Request].alone)
 	default:
+		if o := st.modes.headOverride(); o != nil {
+			return st.send(o.alone)
+		}
 		return st.send(continueRequestHeaders)
 	}
 }
@@ -93,6 +94,8 @@ func (st *stream) placeUnread() error {
 		}
 		answer = append(answer, withoutRequestBody[st.modes.Response]...)
 		st.modes.Request = BodyNone
+	} else if o := st.modes.headOverride(); o != nil {
+		answer = append(answer, o.override...)
 	}
 	return st.send(&wire.Outbound{Whole: answer})
 }

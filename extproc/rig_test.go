@@ -38,6 +38,7 @@ type book struct {
 	refusals  bool // retry refusals
 	delay     time.Duration
 	refuse    map[string]request.Reason // by model
+	leaves    int                       // so many requests are refused, as by a replica that shuts down
 	inFlight  int
 	twice     int // releases of a request that was released before
 	requests  []request.Request
@@ -50,6 +51,10 @@ func (b *book) Choose(ctx context.Context, r *request.Request) (*request.Decisio
 	defer b.mu.Unlock()
 	if reason, ok := b.refuse[r.Model]; ok {
 		return nil, request.Errorf(reason, "refused for the test")
+	}
+	if b.leaves > 0 && r.Moves {
+		b.leaves--
+		return nil, request.Errorf(request.ReasonShuttingDown, "refused for the test")
 	}
 	if b.delay > 0 {
 		b.mu.Unlock()

@@ -95,7 +95,7 @@ func (k *kit) reset() {
 func (st *stream) handle(m *wire.Inbound) error {
 	if !st.known {
 		st.known = true
-		st.modes = modesOf(m, &st.p.opts)
+		st.modes = modesOf(m, &st.p.opts, quiet(st.ctx))
 		st.p.warnUnseen(&st.modes)
 	}
 	switch m.Part {

@@ -98,6 +98,50 @@ func TestEnvoyRefusals(t *testing.T) {
 	}
 }
 
+// TestLaterFilters: a later filter asks a picker only about requests that got no answer before it. It then reports
+// the response, like the first one. A refusal by the first filter opens no further stream.
+func TestLaterFilters(t *testing.T) {
+	for name, override := range map[string]bool{"with override": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: envoyconf.Params{Kind: envoyconf.Resilient}, options: extproc.Options{AllowModeOverride: override}})
+			r.book.wantBody = true
+			r.book.refuse = map[string]request.Reason{"busy": request.ReasonSaturated}
+			const refused = 10
+			for range refused {
+				r.refused(call{size: 500, model: "busy"}, 429, "rejected-saturated")
+			}
+			calls := []call{{size: 30_000, model: "m", answer: 50, stream: true}, {size: 30_000, model: "m", answer: 500}, {answer: 100}}
+			for leaves := range 3 {
+				for _, c := range calls {
+					r.book.set(func(b *book) { b.leaves = leaves })
+					r.check(c)
+				}
+			}
+			r.book.settle(t)
+			for i, want := range []int64{refused + 9, 6, 3} {
+				stat := "http.inference.ext_proc." + []string{"picker", "picker_second", "picker_third"}[i]
+				stats := r.envoy.Stats(t, "ext_proc.")
+				if got := stats[stat+".streams_started"]; int64(got) != want {
+					t.Errorf("%s: %d streams, want %d", stat, got, want)
+				}
+				if n := stats[stat+".spurious_msgs_received"]; n != 0 {
+					t.Errorf("%s: %d spurious messages", stat, n)
+				}
+			}
+			r.book.set(func(b *book) {
+				if len(b.outcomes) != 9 {
+					t.Fatalf("%d outcomes, want 9", len(b.outcomes))
+				}
+				for i, o := range b.outcomes {
+					if first := b.outcomes[i%3]; o.Status != 200 || o.Served == "" || o.Usage.OutputTokens != first.Usage.OutputTokens || o.Usage.Seen != first.Usage.Seen {
+						t.Errorf("request %d, asked again %d times: %+v, want what the first filter reports, %+v", i, i/3, o, first)
+					}
+				}
+			})
+		})
+	}
+}
+
 func (r *rig) refused(c call, status int, drop string) {
 	r.t.Helper()
 	resp, body, err := r.do(context.Background(), c)

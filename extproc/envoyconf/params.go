@@ -108,6 +108,7 @@ type view struct {
 	GatewayHeaders              []string // request headers for gateways of other clusters only
 	DestinationsKey, RetriesKey string
 	WaitedKey, MovesKey         string
+	QuietKey                    string
 	DestinationHeader           string
 	Later                       []string // names of the filters that ask other replicas when one has failed
 	LastFilter                  string
@@ -212,7 +213,7 @@ func (v *view) defaults() {
 	}
 	v.GatewayHeaders = []string{request.HeaderHop, request.HeaderClusters}
 	v.DestinationsKey, v.RetriesKey, v.WaitedKey = request.MetadataDestinations, request.MetadataRetries, request.MetadataWaited
-	v.MovesKey = request.MetadataMoves
+	v.MovesKey, v.QuietKey = request.MetadataMoves, request.MetadataQuiet
 	v.DestinationHeader = request.HeaderDestination
 	v.Destinations = min(max(v.Retries, 0), 2) + 1
 	v.Network = networkSeconds{Engine: "1s", Picker: "0.5s", Health: "1s", Ping: "2s"}

@@ -82,6 +82,11 @@ const MetadataWaited = "x-grapevine-waited-ms"
 // about a waiting request whose stream fails.
 const MetadataMoves = "x-grapevine-moves"
 
+// MetadataQuiet is the initial ext_proc metadata in which a proxy says that its filter sends the response of a
+// request only if the picker asks for it by a mode override. The filter asks only pickers that a filter
+// before it could not reach, and answers of that one are none of its responses.
+const MetadataQuiet = "x-grapevine-quiet"
+
 // MetadataDestinations is the initial ext_proc metadata with the number of addresses that a proxy
 // accepts in one response.
 const MetadataDestinations = "x-grapevine-destinations"
