@@ -112,7 +112,7 @@ func waited(ctx context.Context) time.Duration {
 	return 0
 }
 
-// quiet reports whether the proxy's filter sends responses only if it is asked to.
+// quiet reports whether the proxy's filter sends responses only on request.
 func quiet(ctx context.Context) bool {
 	v := metadata.ValueFromIncomingContext(ctx, request.MetadataQuiet)
 	return len(v) == 1 && v[0] == "1"

@@ -30,7 +30,7 @@ type streamModes struct {
 	early    bool // STREAMED bodies arrive before the header reply
 	observe  bool // no replies may be sent
 	override bool // mode_override is honored, and may ask for bodies
-	quiet    bool // mode_override is honored, and responses are sent only if it asks for them
+	quiet    bool // mode_override is honored, and responses are sent only if an override requests that
 }
 
 // modesOf reads the settings from the first message of a stream. quiet is the filter's statement in the

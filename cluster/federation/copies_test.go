@@ -10,8 +10,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit/fields"
 )
 
-// TestViewHasEveryField connects two clusters of which one exports a pool with all fields, and compares what
-// each sees of the other.
+// TestViewHasEveryField connects two clusters of which one exports a pool with all fields, and compares their
+// views of each other.
 func TestViewHasEveryField(t *testing.T) {
 	var pool Export
 	fields.Fill(&pool)
@@ -95,7 +95,7 @@ func TestRefusalHasReason(t *testing.T) {
 	}
 }
 
-// acknowledged passes b's verdicts to a replica of a, and returns what it shows of its export.
+// acknowledged passes b's verdicts to a replica of a, and returns that replica's view of its export.
 func acknowledged(r *pairRig, a *Core) []ExportAck {
 	p := a.peer("b")
 	p.acks, p.until, a.dirty = r.b.verdicts(r.b.peer("a"), r.now), r.now.Add(simLease), true
@@ -144,8 +144,8 @@ func TestAnswersBelongToTheAsk(t *testing.T) {
 	refused("this replica is leaving")
 }
 
-// TestNewSessionKeepsProof: a new session on the same link keeps what is known of the link, so that a
-// forged ask does not make it less suspected.
+// TestNewSessionKeepsProof: a new session on the same link keeps the knowledge about the link, so that a
+// forged ask does not reduce the suspicion.
 func TestNewSessionKeepsProof(t *testing.T) {
 	r := newPair(t, nil, nil)
 	p := r.a["a-0"].peer("b")

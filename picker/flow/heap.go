@@ -27,8 +27,8 @@ type waiter struct {
 	target   int64
 	tokens   int64
 
-	// arrival includes Request.Waited, and orders requests of one flow. offered is the time of Offer,
-	// and decides between flows: the age that a proxy reports gains a flow nothing over others.
+	// arrival includes Request.Waited, and orders requests of one flow. offered is the time of Offer.
+	// It decides between flows, so that a flow gains nothing over others by an age that a proxy reports.
 	arrival, offered, dispatched int64
 
 	bytes, places int64

@@ -195,8 +195,8 @@ func (r *rollout) Filter(c *cycle.Cycle, keep []bool) {
 	}
 }
 
-// choose returns the revision of the request: that of the endpoint already chosen for another part of
-// it, or one at random among those with a candidate.
+// choose returns the revision of the request: the one of the endpoint already chosen for another
+// part, or a random one that has a candidate.
 func (r *rollout) choose(c *cycle.Cycle, shares *revisionShares) string {
 	if c.Peer != nil {
 		if v, ok := c.Peer.Label(r.RevisionGating.RevisionLabelKey); ok {

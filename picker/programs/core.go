@@ -353,7 +353,7 @@ func (c *Core) Stored(h uint64, response sessions.Key) {
 	c.stored[response] = s
 }
 
-// Release ends a turn, whatever its state.
+// Release ends a turn in any state.
 func (c *Core) Release(now int64, h uint64) {
 	w := c.turn(h)
 	if w == nil {
@@ -420,8 +420,8 @@ func (c *Core) uncount(s *session) {
 }
 
 // review admits kept turns. Tenants take turns by the memory of their programs, the least first. Each
-// takes its oldest program, until the next program does not fit. Programs behind it are kept, so no
-// program is overtaken for ever by smaller ones. A turn that reaches its limit is admitted.
+// takes its oldest program, until the next program does not fit. Programs behind it are kept, so smaller
+// programs do not overtake a program for ever. A turn that reaches its limit is admitted.
 func (c *Core) review(now int64) {
 	if c.kept == 0 || now-c.reviewed < reviewEvery {
 		return

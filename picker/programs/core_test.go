@@ -16,7 +16,7 @@ func turnOf(program, tenant sessions.Key, tokens int) Turn {
 	return Turn{Program: program, Session: program, Tenant: tenant, Tokens: tokens, Most: 600 * second}
 }
 
-// placed begins a turn that must not be kept, and reports that its engine computes all of it.
+// placed begins a turn that must not be kept, and reports that its engine computes the whole prompt.
 func placed(t *testing.T, c *Core, now int64, u Turn) uint64 {
 	t.Helper()
 	h, waits := c.Offer(now, u)
@@ -71,8 +71,8 @@ func TestSharedPromptsCountOnce(t *testing.T) {
 	}
 }
 
-// TestTenantsShareMemory checks that a tenant with many programs cannot keep another tenant from
-// running one, and that it keeps what it has if no other tenant waits.
+// TestTenantsShareMemory checks that a tenant with many programs cannot keep another tenant from running one,
+// and that it keeps its memory if no other tenant waits.
 func TestTenantsShareMemory(t *testing.T) {
 	c := NewCore()
 	c.SetLimit(1000)

@@ -82,9 +82,9 @@ const MetadataWaited = "x-grapevine-waited-ms"
 // about a waiting request whose stream fails.
 const MetadataMoves = "x-grapevine-moves"
 
-// MetadataQuiet is the initial ext_proc metadata in which a proxy says that its filter sends the response of a
-// request only if the picker asks for it by a mode override. The filter asks only pickers that a filter
-// before it could not reach, and answers of that one are none of its responses.
+// MetadataQuiet is the initial ext_proc metadata of a filter that sends responses only if a mode override
+// requests that. The filter sends requests that got no answer from the filter before. An answer that the
+// earlier filter's picker gave is not its response.
 const MetadataQuiet = "x-grapevine-quiet"
 
 // MetadataDestinations is the initial ext_proc metadata with the number of addresses that a proxy

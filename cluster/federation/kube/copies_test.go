@@ -86,7 +86,7 @@ func TestConditionsKeepTheirTime(t *testing.T) {
 	}
 }
 
-// TestViewsHaveEveryField: a federation's view, and that of a hub, have every field of a member.
+// TestViewsHaveEveryField: the views of a federation and of a hub have every field of a member.
 func TestViewsHaveEveryField(t *testing.T) {
 	var v federation.View
 	fields.Fill(&v, "Secret", "Also")
@@ -133,7 +133,7 @@ func TestHubOptionsReachControllers(t *testing.T) {
 	o.Members = map[string]kubeapi.Config{"a": {Server: "https://192.0.2.1"}}
 	h := &Hub{o: o, members: []*hubMember{{name: "a"}}}
 	got := h.options(h.members[0])
-	// One replica, without a group of its own, and with the default times.
+	// One replica, without its own group, and with the default times.
 	for _, name := range fields.Unset(got, "Config", "Rank", "Group", "DropAfter", "Pace", "Stagger", "Grace", "Settle", "Registerer", "Log") {
 		t.Errorf("Options.%s is not set", name)
 	}

@@ -16,7 +16,7 @@ type Report struct {
 	Wrong        []Result  // whose outcome is not the expected one, in any period
 }
 
-// Measure checks all shapes, and counts those of the days before until. A zero until is the day of
+// Measure checks all shapes, and counts the ones of the days before until. A zero until is the day of
 // the newest shape.
 func Measure(until time.Time, days int) (Report, error) {
 	shapes, err := Shapes()
@@ -93,7 +93,7 @@ func (r *Report) missing() []gap {
 	return list
 }
 
-// gap is what a number of configurations lacks to load.
+// gap is a missing feature that keeps a number of configurations from loading.
 type gap struct {
 	names string
 	files int

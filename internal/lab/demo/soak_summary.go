@@ -24,7 +24,7 @@ const (
 )
 
 // from is the time of the first sample that counts: after half of the soak, and not before settled. ok is
-// false if the soak is too short to judge memory; then the second half is printed only.
+// false if the soak is too short to judge memory. Then the second half is only printed.
 func (s *SoakSummary) from() (at time.Duration, ok bool) {
 	if s.Length < settled+judged {
 		return s.Length / 2, false
@@ -60,8 +60,8 @@ const maxMissed = .1
 
 // Problems returns a sentence for each figure that was not flat over the samples that count. Resident
 // memory, live heap or goroutines of a replica may not grow by more than 5% and by more than 4 MiB,
-// 2 MiB, or ten goroutines. Memory is not judged in a soak that is too short. A healthy engine that was taken
-// out of service and too many missing samples are problems too.
+// 2 MiB, or ten goroutines. Memory is not judged in a soak that is too short. Healthy engines out of service and
+// too many missing samples are problems too.
 func (s *SoakSummary) Problems() (list []string) {
 	if rounds := s.Missed + len(s.Samples)/max(s.Replicas, 1); float64(s.Missed) > maxMissed*float64(rounds) {
 		list = append(list, fmt.Sprintf("%d of %d times a replica did not answer when samples were taken", s.Missed, rounds))

@@ -26,8 +26,8 @@ func agentRuns(t testing.TB, name, policyName string, rate, memory float64, leng
 	}
 }
 
-// TestRunsFollow checks that a turn of an agent run arrives its pause after the last answer that it
-// waits for, that two runs are equal, and that a refused turn does not stop its run.
+// TestRunsFollow checks that a turn of an agent run arrives in time after the last answer before it, that two
+// runs are equal, and that a refused turn does not stop its run.
 func TestRunsFollow(t *testing.T) {
 	c := agentRuns(t, "agentruns", "unified", 6, 1, 3*time.Minute, 5)
 	c.Trace.Requests[40].Input = 1 << 30 // no engine has memory for it

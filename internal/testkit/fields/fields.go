@@ -13,9 +13,9 @@ import (
 // maxDepth limits nested records. Deeper ones keep their zero value.
 const maxDepth = 6
 
-// Fill sets every field of the record that v points to, also unexported ones and those of nested
-// records, to a value other than zero. Numbers, texts and times differ from each other. Maps and slices
-// get one element. Interfaces, locks and the named fields, such as "Load.Waiting", stay as they are.
+// Fill sets every field of the record that v points to, also unexported fields and fields of nested records,
+// to a value other than zero. Numbers, texts and times differ from each other. Maps and slices get one
+// element. Interfaces, locks and the named fields, such as "Load.Waiting", stay as they are.
 func Fill(v any, except ...string) {
 	f := filler{except: except}
 	f.fill(reflect.ValueOf(v).Elem(), "", 0)

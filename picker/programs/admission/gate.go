@@ -179,8 +179,8 @@ func (g *Gate) group(c *programs.Config, target string) *group {
 	return grp
 }
 
-// capacity returns the tokens of KV memory of the engines that generate answers. It is infinite if it is
-// unknown for one of them.
+// capacity returns the tokens of KV memory of the engines that generate answers. It is infinite if the size of
+// one engine's memory is unknown.
 func capacity(snap *endpoint.Snapshot, model string) float64 {
 	sum := 0.0
 	for _, ep := range snap.Endpoints {
