@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
@@ -261,5 +262,21 @@ func TestRefusals(t *testing.T) {
 	whole.Whole = true
 	if got, _ := both.place(t, whole, need); got != "0" {
 		t.Error(got)
+	}
+}
+
+// TestWaitingOfGauges: requests wait at an endpoint if the load reports or a recent gauge say so, whichever has more.
+func TestWaitingOfGauges(t *testing.T) {
+	for _, x := range []struct {
+		reported int64
+		gauge    int
+		age      time.Duration
+		want     float64
+	}{{2, 5, 0, 5}, {5, 2, 0, 5}, {2, 5, time.Minute, 2}, {-1, 0, 0, 0}} {
+		v := cycle.View{Load: endpoint.Load{Waiting: x.reported}}
+		v.Sampled, v.Age, v.Waiting = true, x.age, x.gauge
+		if got := waiting(&v); got != x.want {
+			t.Errorf("waiting() = %v with %d reported and %d in a gauge %s old, want %v", got, x.reported, x.gauge, x.age, x.want)
+		}
 	}
 }

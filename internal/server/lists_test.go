@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -177,5 +179,19 @@ func TestListOfFile(t *testing.T) {
 	}
 	if _, err := readListFile(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("readListFile() of a missing file: %v", err)
+	}
+}
+
+// TestMissingSource: a source that is missing keeps its list until it was missing for missingGrace, without a break.
+func TestMissingSource(t *testing.T) {
+	l := &endpointLists{log: slog.New(slog.DiscardHandler)}
+	missing, used := &discovery.Status{State: discovery.StateMissing}, &discovery.Record{Found: discovery.Found{Specs: make([]endpoint.Spec, 1)}}
+	l.look(missing, used, time.Minute)
+	if l.used != nil || l.missingSince.IsZero() {
+		t.Errorf("list %v in use, missing since %v, want the former list and a time", l.used, l.missingSince)
+	}
+	l.look(&discovery.Status{State: discovery.StateUnreadable}, used, time.Minute)
+	if !l.missingSince.IsZero() {
+		t.Errorf("missing since %v although it was there", l.missingSince)
 	}
 }
