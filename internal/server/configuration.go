@@ -99,6 +99,7 @@ func (f *configuration) connect(users configUsers) {
 	c := f.current()
 	f.size(c)
 	users.Queue(f.waitRules(c))
+	users.Programs(c.Producer.Programs)
 }
 
 // load reads the configuration named by the options.
