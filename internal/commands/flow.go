@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+	"github.com/grapevine-epp/grapevine/picker/programs"
 )
 
 func newFlow() *cobra.Command {
@@ -72,6 +74,20 @@ func writeQueues(w io.Writer, queues []rules.Status) {
 			}
 		}
 	}
+}
+
+// programsLine describes the agent runs of one model.
+func programsLine(p *programs.Status) string {
+	line := fmt.Sprintf("agent runs %s: %d tracked, which hold %.0f tokens", cmp.Or(p.Model, "(unknown model)"), p.Programs, p.Footprint)
+	if p.Limit > 0 {
+		line += fmt.Sprintf(" of %.0f", p.Limit)
+	} else {
+		line += "; nothing waits, since an engine does not report the size of its memory"
+	}
+	if p.Kept > 0 {
+		line += fmt.Sprintf("; %d requests wait for memory", p.Kept)
+	}
+	return line
 }
 
 // queueLine describes how full a pool is and whether its capacity is known.

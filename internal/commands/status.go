@@ -270,6 +270,9 @@ func writeStatus(w io.Writer, st *server.Status, group, wide bool) {
 	for _, q := range st.Queues {
 		fmt.Fprintln(w, queueLine(&q))
 	}
+	for i := range st.Programs {
+		fmt.Fprintln(w, programsLine(&st.Programs[i]))
+	}
 	writePD(w, st.PD)
 	writeEndpoints(w, st.Endpoints, wide)
 	if group {

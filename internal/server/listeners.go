@@ -38,7 +38,7 @@ func (s *Server) openDiagnostics(context.Context) (err error) {
 	s.reporter = &reporter{
 		Options: &s.o, Started: s.started, Config: s.config, Lists: s.lists, Pool: s.pool, Models: s.models, Files: s.files, Index: s.index, Approx: s.approx,
 		Prefixes: s.prefixes, Knowledge: s.knowledge, Rendering: s.rendering, Scrape: s.scrape, Served: s.served, Finder: s.finder, Share: s.share,
-		Node: s.node, Grouped: s.grouped, Gate: s.gate, Scheduler: s.scheduler, Chooser: s.chooser, Federation: s.federation, Processor: s.processor,
+		Node: s.node, Grouped: s.grouped, Gate: s.gate, Programs: s.programs, Scheduler: s.scheduler, Chooser: s.chooser, Federation: s.federation, Processor: s.processor,
 		Condition: s.condition, Problems: &s.problems, Dog: s.dog, Certificate: s.certificate, Tracer: s.tracer, MissingRights: s.o.Cluster.MissingRights,
 	}
 	s.registry.MustRegister(

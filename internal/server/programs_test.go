@@ -49,6 +49,9 @@ func TestProgramsWait(t *testing.T) {
 	began := time.Now()
 	go func() { second <- ask("b") }()
 	testkit.Await(t, "a kept request", func() bool { st := s.programs.Status(); return len(st) == 1 && st[0].Kept == 1 })
+	if st := s.Status().Programs; len(st) != 1 || st[0].Model == "" || st[0].Programs != 2 || st[0].Kept != 1 || st[0].Limit < st[0].Footprint {
+		t.Errorf("status %+v, want two runs, of which one waits", st)
+	}
 	if free := ask(""); free != nil {
 		free.Release(request.Outcome{Status: 200})
 	}

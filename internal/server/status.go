@@ -30,6 +30,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/gauge"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/outcomes"
+	"github.com/grapevine-epp/grapevine/picker/programs"
+	"github.com/grapevine-epp/grapevine/picker/programs/admission"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 	"github.com/grapevine-epp/grapevine/picker/served"
 )
@@ -59,6 +61,8 @@ type Status struct {
 
 	Queues []rules.Status `json:"queues,omitempty"`         // queues for capacity
 	PD     *PDStatus      `json:"prefill_decode,omitempty"` // nil without roles
+
+	Programs []programs.Status `json:"programs,omitempty"` // agent runs that program-admission tracks
 
 	multicluster.Status // of remote clusters
 
@@ -157,6 +161,7 @@ type reporter struct {
 	Node       *cluster.Node
 	Grouped    bool
 	Gate       *gate.Gate
+	Programs   *admission.Gate
 	Scheduler  *picker.Scheduler
 	Chooser    *chooser
 	Federation *multicluster.Part // nil: none
@@ -199,6 +204,7 @@ func (r *reporter) status() Status {
 	x := r.Index.Stats()
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: r.Approx.MemoryBytes()}
 	st.Cluster, st.Members = r.clusterStatus()
+	st.Programs = r.Programs.Status()
 	st.Queues, st.PD = r.Gate.Status(), pdStatus(r.Pool, r.Scheduler.SplitCounts())
 	st.Status = r.Federation.Status(now)
 	unread := map[string]string{}

@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -284,7 +286,7 @@ func (g *Gate) deliver(grp *group) {
 	}
 }
 
-// Status returns the state by base model.
+// Status returns the state by base model, in their order.
 func (g *Gate) Status() (out []programs.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -293,6 +295,7 @@ func (g *Gate) Status() (out []programs.Status) {
 		st.Model = model
 		out = append(out, st)
 	}
+	slices.SortFunc(out, func(a, b programs.Status) int { return strings.Compare(a.Model, b.Model) })
 	return out
 }
 
