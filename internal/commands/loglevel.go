@@ -14,6 +14,7 @@ import (
 
 func newLogLevel() *cobra.Command {
 	var address string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "log-level [LEVEL | PACKAGE=LEVEL]...",
 		Short: "Show or change the log level of a replica",
@@ -44,10 +45,33 @@ control listener.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(cmd.OutOrStdout(), string(answer))
-			return nil
+			if output.IsText() {
+				fmt.Fprint(cmd.OutOrStdout(), string(answer))
+				return nil
+			}
+			return output.Write(cmd.OutOrStdout(), levelsOf(string(answer)))
 		},
 	}
 	cmd.Flags().StringVar(&address, "admin", "127.0.0.1:9090", "admin address of a replica")
+	cli.AddOutput(cmd, &output)
 	return cmd
+}
+
+// logLevels are the levels of a replica.
+type logLevels struct {
+	Level    string            `json:"level"`
+	Packages map[string]string `json:"packages"`
+}
+
+// levelsOf reads a replica's answer: a level, and PACKAGE=LEVEL for packages.
+func levelsOf(text string) logLevels {
+	l := logLevels{Packages: map[string]string{}}
+	for _, word := range strings.Split(strings.TrimSpace(text), ",") {
+		if pkg, level, ok := strings.Cut(word, "="); ok {
+			l.Packages[pkg] = level
+		} else {
+			l.Level = word
+		}
+	}
+	return l
 }
