@@ -40,7 +40,7 @@ func TestEvidenceCountsRequestsInFlight(t *testing.T) {
 		}
 	}
 	for i := range all {
-		if got, want := int(tr.Evidence(now).InFlight), len(all)-i; got != want {
+		if got, want := tr.Evidence(now).InFlight, len(all)-i; got != want {
 			t.Errorf("%d requests are in flight, want %d", got, want)
 		}
 		all[i].End(now, None)
