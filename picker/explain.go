@@ -40,6 +40,13 @@ func (rs *Records) Numbered(number uint64) (explanation.Explanation, bool) {
 	return explanation.Explanation{}, false
 }
 
+// Next returns the number of the next decision. Numbers begin at 1.
+func (rs *Records) Next() uint64 {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.next
+}
+
 // Last returns up to n recorded decisions, latest first.
 func (rs *Records) Last(n int) []explanation.Explanation { return rs.last("", n) }
 

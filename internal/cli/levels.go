@@ -173,6 +173,12 @@ func (r *repeats) take(key uint64, rec *slog.Record) (write bool, before int, en
 	return true, before, ended
 }
 
+// single marks the context of lines that never count as repetitions.
+type single struct{}
+
+// Single returns a context for lines about single requests: no such line repeats another.
+func Single(ctx context.Context) context.Context { return context.WithValue(ctx, single{}, true) }
+
 // leveled is a handler that drops lines below their package's level, and lines that repeat others.
 type leveled struct {
 	next    slog.Handler
@@ -191,7 +197,7 @@ func (h *leveled) Handle(ctx context.Context, rec slog.Record) error {
 	if s := h.levels.state.Load(); len(s.packages) > 0 && rec.Level < s.of(rec.PC) {
 		return nil
 	}
-	if rec.Level < slog.LevelInfo {
+	if rec.Level < slog.LevelInfo || ctx.Value(single{}) != nil {
 		return h.next.Handle(ctx, rec) // lines of single requests
 	}
 	write, before, ended := h.repeats.take(h.key(&rec), &rec)

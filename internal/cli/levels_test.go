@@ -90,6 +90,10 @@ func TestRepeatedLines(t *testing.T) {
 		for i := range 100 {
 			lost.Warn("event stream lost", "endpoint", "10.0.0.1:8000", "after", time.Duration(i))
 			log.Debug("request", "endpoint", "10.0.0.1:8000")
+			log.InfoContext(Single(t.Context()), "decision", "endpoint", "10.0.0.1:8000")
+		}
+		if n := strings.Count(out.String(), "msg=decision"); n != 100 {
+			t.Errorf("%d lines about single requests, want 100", n)
 		}
 		lost.Warn("event stream lost", "endpoint", "10.0.0.2:8000")
 		log.Warn("event stream lost", "endpoint", "10.0.0.1:8000") // another logger

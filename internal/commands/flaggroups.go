@@ -6,7 +6,7 @@ import "github.com/grapevine-epp/grapevine/internal/cli"
 // set.
 var serveGroups = []cli.FlagGroup{
 	{Title: "Common flags", Flags: []string{"endpoints", "pool-name", "config", "model", "cluster", "cluster-join", "cluster-key-file", "listen", "admin", "log-level"}},
-	{Title: "General", Flags: []string{"name", "zone", "settings", "pools", "memory", "ready-timeout", "drain", "linger", "log-format", "state-dir", "secret-file", "config-text"}},
+	{Title: "General", Flags: []string{"name", "zone", "settings", "pools", "memory", "ready-timeout", "drain", "linger", "log-format", "log-decisions", "state-dir", "secret-file", "config-text"}},
 	{Title: "Kubernetes", Flags: []string{
 		"pool-namespace", "pools-service", "pool-group", "pool-guard", "endpoint-selector", "endpoint-target-ports", "kubeconfig", "pod-events-port", "pod-replay-port", "pod-events-topic", "pod-ip-family",
 	}},

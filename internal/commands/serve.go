@@ -127,6 +127,7 @@ group keys. SIGTERM drains: proxies are told, and the process exits after its op
 	fl.BoolVar(&f.o.PassControl, "pass-control", false, "forward engine control calls, such as /flush_cache, /sleep and /v1/load_lora_adapter, instead of answering 403")
 	fl.DurationVar(&f.o.MessageTimeout, "message-timeout", extproc.DefaultMessageTimeout, "message_timeout of the proxy: if the proxy buffers bodies, requests wait for capacity for less than this")
 	fl.DurationVar(&f.o.MaxMessageTimeout, "max-message-timeout", 0, "max_message_timeout of the proxy, requested when a request starts to wait (0: only message_timeout)")
+	fl.Float64Var(&f.o.LogDecisions, "log-decisions", 0, "share of decisions, 0 to 1, that the log has with prediction and outcome, at most 100 per second")
 	fl.BoolVar(&f.o.DecisionHeader, "decision-header", false, "send clients the header x-grapevine-decision, which names the deciding replica and its decision for explain --request-id")
 	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", picker.DefaultWorkTimeout, "time limit for computing a decision, after which only load decides; less than the proxy's message timeout")
 	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "CA file for proxies' certificates on the ext_proc and xDS listeners, reloaded when it changes; other proxies are refused (default: any proxy)")
@@ -343,6 +344,9 @@ func (f *serveFlags) complete() (err error) {
 		if d <= 0 {
 			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}
 		}
+	}
+	if f.o.LogDecisions < 0 || f.o.LogDecisions > 1 {
+		return cli.UsageError{Err: fmt.Errorf("--log-decisions %v: want a share from 0 to 1", f.o.LogDecisions)}
 	}
 	if err := f.secrets(); err != nil {
 		return err

@@ -66,6 +66,10 @@ func (s *Server) startBackground(ctx context.Context) {
 	if s.o.Config != "" {
 		s.wg.Go(func() { s.config.watch(ctx) })
 	}
+	if s.o.LogDecisions > 0 {
+		l := &decisionLog{records: s.scheduler.Records(), share: s.o.LogDecisions, sign: s.decisions.sign, log: s.o.Log, next: 1}
+		s.wg.Go(func() { l.run(ctx) })
+	}
 	s.wg.Go(func() { s.files.run(ctx, s.dog.Loop("model files").Within(longWork), s.share.Set) }) // it waits for the list of streams
 	queue, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopQueue = stop

@@ -66,6 +66,7 @@ type Options struct {
 	EventsAllow       []netip.Prefix
 	MessageTimeout    time.Duration // the proxy's message_timeout, which bounds waits for capacity while it runs; default 5 s
 	MaxMessageTimeout time.Duration // the proxy's max_message_timeout; 0: message_timeout cannot be extended
+	LogDecisions      float64       // share of the decisions in the log, 0 to 1
 	DecisionHeader    bool          // set request.HeaderDecision in answers to clients
 	WorkTimeout       time.Duration // for the work of a decision, after which only load counts; default 1 s
 	// FlightDir is a folder for flight records; "" keeps them in memory. FlightTrace is the length of
