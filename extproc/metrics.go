@@ -1,6 +1,10 @@
 package extproc
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/internal/histograms"
+)
 
 // Label values. Every other value of "result" is the label of a rejection.
 const (
@@ -41,12 +45,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "grapevine_extproc_streams_total", Help: "Ended ext_proc streams by how they ended."}, []string{"end"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_extproc_requests_total", Help: "Requests by result: placed, answered in the engines' place, or the reason of the refusal."}, []string{"result"}),
-		choose: prometheus.NewHistogram(prometheus.HistogramOpts{
+		choose: prometheus.NewHistogram(histograms.Both(prometheus.HistogramOpts{
 			Name: "grapevine_extproc_choose_duration_seconds", Help: "Time from a complete request to its decision.",
-			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 11)}),
-		lifetime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 11)})),
+		lifetime: prometheus.NewHistogram(histograms.Both(prometheus.HistogramOpts{
 			Name: "grapevine_extproc_stream_duration_seconds", Help: "Lifetime of ext_proc streams.",
-			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 11)}),
+			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 11)})),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_extproc_body_bytes_total", Help: "Body bytes that passed through, by direction."}, []string{"direction"}),
 		served: prometheus.NewCounterVec(prometheus.CounterOpts{

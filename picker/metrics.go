@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/histograms"
 	"github.com/grapevine-epp/grapevine/internal/monotime"
 	"github.com/grapevine-epp/grapevine/pd/kvtransfer"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
@@ -131,7 +132,7 @@ func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 }
 
 func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "grapevine_picker_" + name, Help: help, Buckets: buckets})
+	return prometheus.NewHistogram(histograms.Both(prometheus.HistogramOpts{Name: "grapevine_picker_" + name, Help: help, Buckets: buckets}))
 }
 
 // fullestShare returns the share of in-flight requests at the endpoint with the most.

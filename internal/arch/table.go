@@ -62,6 +62,7 @@ var Rows = Table{
 	{"internal/coding", 1, Product, 0},
 	{"internal/flightrecorder", 1, Product, 0},
 	{"internal/knowledge", 1, Product, 0},
+	{"internal/histograms", 1, Product, 0},
 	{"internal/kubeapi", 1, Product, 0},
 	{"internal/listen", 1, Product, 0},
 	{"internal/loglines", 1, Product, 0},

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/histograms"
 	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
@@ -27,10 +28,10 @@ func newMetrics(g *Gate) *metrics {
 	}
 	return &metrics{
 		g: g,
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: prometheus.NewHistogramVec(histograms.Both(prometheus.HistogramOpts{
 			Name: "grapevine_flow_wait_seconds", Help: "How long queued requests waited for capacity, by priority and outcome.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"priority", "outcome"}),
+		}), []string{"priority", "outcome"}),
 		requests: desc("waiting_requests", "Requests waiting for capacity at this replica, by model and priority.", "model", "priority"),
 		bytes:    desc("waiting_bytes", "Bytes of the waiting requests, by model and priority.", "model", "priority"),
 		inFlight: desc("places_in_flight", "Permits that requests hold, at all replicas, by model.", "model"),
