@@ -209,7 +209,7 @@ func (q *queueParty) check(name string, begun time.Time) {
 	}
 	// On a busy machine a request that is moved may find no replica three times: 1, 1 and 4 requests of about
 	// 570, in three of seven runs.
-	if most := map[string]int{restarted: int(n) / 100}[name]; int(passed) > most {
+	if most := map[string]int{restarted: int(n) / 100}[name]; passed > most {
 		q.t.Errorf("%s: Envoy placed %d requests itself", name, passed)
 	}
 	if most := q.most.Load(); float64(most) > math.Ceil(1.1*queuePermits) {
