@@ -43,8 +43,6 @@ var queueUsers = []int{16, 32, 96}
 
 var queueAnswer = workload.Kind{Name: "turn", Turns: 1, UserTokens: 30, Spread: .5, Answer: 60}
 
-const restarted = "one is restarted"
-
 // queueParty is a party whose pool is full all the time.
 type queueParty struct {
 	*party
@@ -55,8 +53,8 @@ type queueParty struct {
 }
 
 // TestQueueOutlivesReplicas checks that requests which wait at a replica keep waiting at another one
-// when the replica is killed, stopped or restarted. None is lost, none passes the queue (at most 1% during a
-// restart), and the engines do not get more than the permits.
+// when the replica is killed, stopped or restarted. None is lost, none passes the queue, and the
+// engines do not get more than the permits.
 func TestQueueOutlivesReplicas(t *testing.T) {
 	q := openQueueParty(t, fairQueue)
 	q.stretch("all live", nil, nil)
@@ -70,7 +68,7 @@ func TestQueueOutlivesReplicas(t *testing.T) {
 		q.signal(1, syscall.SIGSTOP)
 		testkit.Await(t, "its requests are moved", func() bool { return q.moved() > before })
 	}, func() { q.signal(1, syscall.SIGCONT) })
-	q.stretch(restarted, func() { // before its queue has ended
+	q.stretch("one is restarted", func() { // before its queue has ended
 		before := q.moved()
 		defer func() {
 			if q.moved() == before {
@@ -207,9 +205,7 @@ func (q *queueParty) check(name string, begun time.Time) {
 	if failed > 0 {
 		q.t.Errorf("%s: %d requests failed, the last: %v", name, failed, last)
 	}
-	// On a busy machine a request that is moved may find no replica three times: 1, 1 and 4 requests of about
-	// 570, in three of seven runs.
-	if most := map[string]int{restarted: int(n) / 100}[name]; passed > most {
+	if passed > 0 {
 		q.t.Errorf("%s: Envoy placed %d requests itself", name, passed)
 	}
 	if most := q.most.Load(); float64(most) > math.Ceil(1.1*queuePermits) {

@@ -1,40 +1,25 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim/fleet"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/explanation"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// lines keeps the lines of a log.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// decisions returns the lines about decisions.
-func (l *lines) decisions(t *testing.T) (out []map[string]any) {
+// decisionsIn returns the lines about decisions.
+func decisionsIn(t *testing.T, log *parts.Output) (out []map[string]any) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(log.String()) {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -49,7 +34,7 @@ func (l *lines) decisions(t *testing.T) (out []map[string]any) {
 // TestDecisionLog: each decision has one line, once its request has ended, with prediction and outcome, and no prompt.
 func TestDecisionLog(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 2})
-	var log lines
+	var log parts.Output
 	o.Log, o.LogDecisions = slog.New(slog.NewJSONHandler(&log, nil)), 1
 	s := open(t, o)
 	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
@@ -66,8 +51,8 @@ func TestDecisionLog(t *testing.T) {
 	}
 	first, open := ask("first"), ask("open")
 	first.Release(request.Outcome{Status: 503, Served: first.Endpoints[0], Usage: request.Usage{Seen: true, OutputTokens: 7}})
-	testkit.Await(t, "the line of the first request", func() bool { return len(log.decisions(t)) > 0 })
-	got := log.decisions(t)
+	testkit.Await(t, "the line of the first request", func() bool { return len(decisionsIn(t, &log)) > 0 })
+	got := decisionsIn(t, &log)
 	if len(got) != 1 {
 		t.Fatalf("%d lines, want 1: %v", len(got), got)
 	}
@@ -80,8 +65,8 @@ func TestDecisionLog(t *testing.T) {
 		t.Errorf("line %v has no decision, prediction or runner-up", got[0])
 	}
 	open.Release(request.Outcome{Status: 200})
-	testkit.Await(t, "the second line", func() bool { return len(log.decisions(t)) == 2 })
-	if strings.Contains(log.text.String(), "secret") {
+	testkit.Await(t, "the second line", func() bool { return len(decisionsIn(t, &log)) == 2 })
+	if strings.Contains(log.String(), "secret") {
 		t.Error("the log has a prompt")
 	}
 }
@@ -91,7 +76,7 @@ func TestDecisionLogOmits(t *testing.T) {
 	_, o := options(t, fleet.Options{Engines: 1})
 	s := open(t, o)
 	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
-	var log lines
+	var log parts.Output
 	l := &decisionLog{records: s.scheduler.Records(), share: 1, sign: func(*explanation.Explanation) {}, log: slog.New(slog.NewJSONHandler(&log, nil)), next: 1}
 	ask := func(n int) {
 		for range n {
@@ -108,12 +93,12 @@ func TestDecisionLogOmits(t *testing.T) {
 	}
 	ask(mostLogged + 30)
 	l.step(time.Now())
-	if got := len(log.decisions(t)); got != mostLogged {
+	if got := len(decisionsIn(t, &log)); got != mostLogged {
 		t.Errorf("%d lines, want %d", got, mostLogged)
 	}
 	ask(1)
 	l.step(time.Now())
-	if got := log.decisions(t); len(got) != mostLogged+1 || got[mostLogged]["omitted"] != 30. {
+	if got := decisionsIn(t, &log); len(got) != mostLogged+1 || got[mostLogged]["omitted"] != 30. {
 		t.Errorf("last line %v of %d, want 30 omitted", got[len(got)-1], len(got))
 	}
 	n := 0

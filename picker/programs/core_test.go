@@ -27,8 +27,8 @@ func placed(t *testing.T, c *Core, now int64, u Turn) uint64 {
 	return h
 }
 
-// TestNewProgramsWait checks that a new program is kept while running ones fill the memory, that the
-// turns of running ones pass, and that the new one runs once a context has not returned in time.
+// TestNewProgramsWait checks that a new program is kept while running ones fill the memory, and that their
+// turns pass. The new one runs once a context has not returned in time.
 func TestNewProgramsWait(t *testing.T) {
 	c := NewCore()
 	c.SetLimit(1000)
@@ -143,8 +143,8 @@ func TestStoredResponses(t *testing.T) {
 	}
 }
 
-// TestSeen checks that a session counts here while other replicas serve it, that its first turn here
-// joins it to its program, and that it stops counting when the other replicas no longer report it.
+// TestSeen checks that a session counts here while other replicas serve it, and not after their last report. Its
+// first turn here joins it to its program.
 func TestSeen(t *testing.T) {
 	c := NewCore()
 	h := placed(t, c, 0, turnOf(1, 1, 400))
@@ -196,9 +196,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestCore checks, for random turns, that the footprint is the sum of the counted contexts, that each
-// turn is either kept or running, that no turn is kept while nothing runs, and that nothing remains at
-// the end.
+// TestCore checks for random turns that the footprint is the sum of the counted contexts, and that each turn is
+// either kept or running. No turn is kept while nothing runs, and nothing remains at the end.
 func TestCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := NewCore()

@@ -45,8 +45,7 @@ const (
 
 const unreached = "UNREACHED" // survived: no test executes the line
 
-// runRandom tries n random mutations until the time limit, two at a time. It fails when the tests catch
-// fewer of them than leastCaught allows, or miss a strict one. A negative n tries all strict ones.
+// runRandom tries n random mutations until the time limit, two at a time. It fails when the tests catch fewer than leastCaught allows, or miss a strict one. A negative n tries all strict ones.
 func runRandom(n int, from selection, share float64, limit time.Duration) error {
 	list, err := sample(n, from)
 	if err != nil {
@@ -272,12 +271,11 @@ func (t *subject) binary(pkg string) (*binary, error) {
 	return once()
 }
 
-// unhelpful are parts of the paths of importers whose tests are not run: end-to-end tests, the
-// laboratory, and tests of commands, which take minutes or build the program without the mutation.
+// unhelpful are parts of the paths of importers whose tests are not run: end-to-end tests, the laboratory and
+// commands. They take minutes, or build the program without the mutation.
 var unhelpful = []string{"/internal/e2e", "/internal/lab", "/internal/commands", "/internal/server", "/internal/pools", "/internal/docs", "/internal/testkit", "/internal/arch", "/cmd/"}
 
-// importersOf maps each package to at most three packages whose code or tests import it, those with the
-// fewest dependencies first, as patterns of go test. Unhelpful packages are left out.
+// importersOf maps each package to at most three packages whose code or tests import it, the ones with the fewest dependencies first, as patterns of go test. Unhelpful packages are left out.
 func importersOf() (map[string][]string, error) {
 	out, err := exec.Command("go", "list", "-f", `{{.Dir}} {{len .Deps}} {{len .TestGoFiles}} {{len .XTestGoFiles}} {{join .Imports ","}},{{join .TestImports ","}},{{join .XTestImports ","}} {{.Module.Path}} {{.Module.Dir}}`, "./...").Output()
 	if err != nil {
